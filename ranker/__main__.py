@@ -1,0 +1,3 @@
+from ranker.cli import main
+
+main()
