@@ -1,0 +1,212 @@
+"""The ranker: a context in, ranked replies out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ranker.bundle import Bundle
+from ranker.encoders import load_encoder
+from ranker.engine.rules import diversify, is_echo, turn_words, words_of
+from ranker.errors import InputError, NotFoundError
+from ranker.home import EMBEDDED, Home
+from ranker.storage import is_published
+from ranker.types import Candidate, Context, Encoder, LabelKind, Ranked, Ranking, Response, Vectors
+
+DEFAULT_INDEX = "ed"
+_LOW_CONFIDENCE = 0.5
+_MARGIN = 16  # fetched beyond k, so that suppression seldom needs a second search
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which candidates may be ranked at all; an empty field allows everything."""
+
+    pools: tuple[str, ...] = ()
+    emotions: tuple[str, ...] = ()
+    intents: tuple[str, ...] = ()
+    licences: tuple[str, ...] = ()
+    commercial_only: bool = False
+
+
+def index_folder(name: str, home: Home) -> Path:
+    """Where the index `name` is: in the home, else among those embedded in the package."""
+    embedded = Home(EMBEDDED)
+    for place in (home, embedded):
+        if is_published(place.indexes / name):
+            return place.indexes / name
+    known = {*index_names(home), *index_names(embedded)}
+    raise NotFoundError.of("index", name, known, fix=f"To build it: ranker build-index --pool {name}")
+
+
+def index_names(home: Home) -> list[str]:
+    """Names of the indexes built in a home."""
+    if not home.indexes.is_dir():
+        return []
+    return sorted(folder.name for folder in home.indexes.iterdir() if is_published(folder))
+
+
+class Ranker:
+    """Ranks the candidates of one or more indexes. Immutable once open: safe to share between threads."""
+
+    def __init__(self, bundles: Sequence[Bundle], encoder: Encoder) -> None:
+        if not bundles:
+            raise InputError("a ranker needs at least one index")
+        for bundle in bundles:
+            bundle.require_encoder(encoder.fingerprint)
+        self.bundles = tuple(bundles)
+        self.encoder = encoder
+
+    @classmethod
+    def open(
+        cls,
+        *indexes: str,
+        home: str | Path | Home | None = None,
+        encoder: str | Path | Encoder | None = None,
+        threads: int | None = None,
+    ) -> Ranker:
+        """Open indexes by name, with the encoder that they were built with.
+
+        Without a name: `ed`, from the home where it was built there, else the one embedded in the package.
+        Raises NotFoundError, IntegrityError or MismatchError, each naming the command that mends it.
+        """
+        place = home if isinstance(home, Home) else Home.find(home)
+        roots = [index_folder(name, place) for name in dict.fromkeys(indexes or (DEFAULT_INDEX,))]
+        bundles = [Bundle.open(root) for root in roots]
+        if isinstance(encoder, str | Path | None):
+            name = encoder or bundles[0].manifest.encoder_name
+            encoder = load_encoder(name, home=place, threads=threads)
+        return cls(bundles, encoder)
+
+    def rank(
+        self,
+        context: str | Iterable[str] | Context,
+        k: int = 10,
+        *,
+        filters: Filters | None = None,
+        diversity: float = 0.0,
+        keep_echoes: bool = False,
+    ) -> Ranking:
+        """The `k` best candidates for one context (fewer where fewer are allowed).
+
+        `diversity` in [0, 1] trades score for variety (maximal marginal relevance). Replies that repeat a
+        turn of the context are left out unless `keep_echoes`.
+        """
+        return self.rank_many([context], k, filters=filters, diversity=diversity, keep_echoes=keep_echoes)[0]
+
+    def rank_many(
+        self,
+        contexts: Iterable[str | Iterable[str] | Context],
+        k: int = 10,
+        *,
+        filters: Filters | None = None,
+        diversity: float = 0.0,
+        keep_echoes: bool = False,
+    ) -> list[Ranking]:
+        """`rank` for many contexts at once: encoded and searched in batches."""
+        if k < 1:
+            raise InputError(f"k must be at least 1, not {k}")
+        if not 0.0 <= diversity <= 1.0:
+            raise InputError(f"diversity must be between 0 and 1, not {diversity}")
+        given = [Context.of(context) for context in contexts]
+        if not given:
+            return []
+        vectors = self.encoder.encode_contexts(given)
+        masks = self._masks(filters or Filters())
+        return [
+            self._rank_one(context, vectors[row : row + 1], k, masks, diversity, keep_echoes)
+            for row, context in enumerate(given)
+        ]
+
+    def score(self, context: str | Iterable[str] | Context, texts: Sequence[str]) -> list[float]:
+        """Score the caller's own candidates as replies to a context, in the order given."""
+        if isinstance(texts, str):
+            raise InputError("texts must be a list of replies, not one text")
+        if not texts:
+            return []
+        vector = self.encoder.encode_contexts([Context.of(context)])[0]
+        scores: NDArray[np.float32] = self.encoder.encode_candidates(texts) @ vector
+        return [float(score) for score in scores]
+
+    def respond(self, context: str | Iterable[str] | Context, *, filters: Filters | None = None) -> Response:
+        """One reply, with its source and confidence."""
+        ranking = self.rank(context, filters=filters)
+        if not ranking:
+            raise InputError("no candidate is allowed by the filters", fix="Loosen or drop a filter")
+        best = ranking[0].candidate
+        unsure = ranking.confidence is not None and ranking.confidence < _LOW_CONFIDENCE
+        note = "nothing in the pool fits well: low confidence" if unsure else ""
+        return Response(best.text, "retrieved", ranking.confidence, best, ranking, note=note)
+
+    def _masks(self, filters: Filters) -> list[NDArray[np.bool_] | None]:
+        known = {pool.name for bundle in self.bundles for pool in bundle.manifest.pools}
+        for pool in filters.pools:
+            if pool not in known:
+                raise NotFoundError.of("pool", pool, known, fix="It must be part of an index that is open")
+        self._require_labels("emotion", filters.emotions)
+        self._require_labels("intent", filters.intents)
+        return [
+            bundle.mask(
+                pools=filters.pools or None,
+                emotions=filters.emotions or None,
+                intents=filters.intents or None,
+                licences=filters.licences or None,
+                commercial_only=filters.commercial_only,
+            )
+            for bundle in self.bundles
+        ]
+
+    def _require_labels(self, kind: LabelKind, names: Iterable[str]) -> None:
+        known = {name for bundle in self.bundles for name in bundle.labels(kind)}
+        for name in names:
+            if name not in known:
+                raise NotFoundError.of(kind, name, known)
+
+    def _rank_one(
+        self,
+        context: Context,
+        vector: Vectors,
+        k: int,
+        masks: Sequence[NDArray[np.bool_] | None],
+        diversity: float,
+        keep_echoes: bool,
+    ) -> Ranking:
+        turns = [] if keep_echoes else turn_words(context)
+        wanted = 4 * k if diversity else k
+        fetched = wanted + _MARGIN
+        while True:
+            found = self._search(vector, fetched, masks)
+            kept = [hit for hit in found if not is_echo(words_of(hit[1].text), turns)]
+            if len(kept) >= wanted or len(found) < fetched:
+                break
+            fetched *= 4
+        if diversity and kept:
+            scores = np.array([score for score, *_ in kept], dtype=np.float32)
+            vectors = np.concatenate([self.bundles[b].vectors([row]) for *_, b, row in kept])
+            kept = [kept[place] for place in diversify(scores, vectors, k, diversity)]
+        places = tuple(
+            Ranked(candidate, score, rank) for rank, (score, candidate, *_) in enumerate(kept[:k], start=1)
+        )
+        calibration = self.encoder.calibration
+        confidence = None
+        if calibration is not None:
+            confidence = calibration.probability(places[0].score) if places else 0.0
+        return Ranking(context, places, confidence)
+
+    def _search(
+        self, vector: Vectors, k: int, masks: Sequence[NDArray[np.bool_] | None]
+    ) -> list[tuple[float, Candidate, int, int]]:
+        """The k best of all indexes together, as (score, candidate, index number, row)."""
+        found: list[tuple[float, int, int]] = []
+        for number, (bundle, mask) in enumerate(zip(self.bundles, masks, strict=True)):
+            hits = bundle.search(vector, k, mask)
+            found += [
+                (float(score), number, int(row))
+                for score, row in zip(hits.scores[0], hits.ids[0], strict=True)
+            ]
+        found.sort(key=lambda hit: (-hit[0], hit[1], hit[2]))
+        return [(score, self.bundles[number].candidate(row), number, row) for score, number, row in found[:k]]
