@@ -162,21 +162,30 @@ def current(root: Path) -> Path | None:
 
     Raises IntegrityError where the pointer leads nowhere.
     """
-    try:
-        name = (root / _POINTER).read_text("utf-8", "replace").strip()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise IntegrityError(f"{root / _POINTER} cannot be read ({error.strerror})") from error
-    folder = root / name
-    if not _VERSION.fullmatch(name) or not folder.is_dir():
-        raise IntegrityError(f"{root / _POINTER} names no version of {root.name}")
-    return folder
+    name = _pointer(root)
+    while name is not None:
+        folder = root / name
+        if _VERSION.fullmatch(name) and folder.is_dir():
+            return folder
+        # A writer may have replaced the version between the two looks.
+        before, name = name, _pointer(root)
+        if name == before:
+            raise IntegrityError(f"{root / _POINTER} names no version of {root.name}")
+    return None
 
 
 def is_published(root: Path) -> bool:
     """Whether something was ever published at `root`, damaged or not."""
     return (root / _POINTER).exists()
+
+
+def _pointer(root: Path) -> str | None:
+    try:
+        return (root / _POINTER).read_text("utf-8", "replace").strip()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise IntegrityError(f"{root / _POINTER} cannot be read ({error.strerror})") from error
 
 
 @contextmanager

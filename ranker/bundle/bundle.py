@@ -97,11 +97,15 @@ class Bundle:
         return segment.candidate(row)
 
     def vectors(self, rows: Iterable[int]) -> Vectors:
-        """The stored vectors of these rows: (rows, dim), a copy."""
-        located = [self._located(row) for row in rows]
-        found = np.empty((len(located), self.dim), np.float32)
-        for place, (segment, row) in enumerate(located):
-            found[place] = segment.index.vectors[row]
+        """The stored vectors of these rows: (rows, dim), a copy. Raises IndexError beyond the last row."""
+        wanted = np.fromiter(rows, np.int64)
+        if wanted.size and not 0 <= wanted.min() <= wanted.max() < self.rows:
+            raise IndexError(f"rows {wanted.min()} to {wanted.max()} of {self.rows}")
+        found = np.empty((wanted.size, self.dim), np.float32)
+        places = np.searchsorted(self._starts, wanted, side="right") - 1
+        for place, segment in enumerate(self.segments):
+            inside = places == place
+            found[inside] = segment.index.vectors[wanted[inside] - self._starts[place]]
         return found
 
     def rows_of(self, ids: Collection[str]) -> list[int]:
