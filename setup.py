@@ -5,5 +5,4 @@ from setuptools import find_packages, setup
 setup(
     packages=[*find_packages(include=["ranker*"]), "ranker.candidate_pools"],
     package_dir={"ranker.candidate_pools": "candidate_pools"},
-    package_data={"ranker.candidate_pools": ["*/pool.toml", "*/sample/*", "*/sample/*/*"]},
 )

@@ -5,15 +5,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from ranker.bundle import Bundle, PoolNote, add_candidates, write_bundle
-from ranker.corpora import ReadReport, candidates, read_dialogues
+from ranker.corpora import ReadReport, candidates, pairs, read_dialogues
 from ranker.encoders import load_encoder
 from ranker.errors import CorpusError, InputError
 from ranker.home import Home
 from ranker.pools import CleaningReport, CleaningSettings, PoolCard, clean, load_card, raw_data
-from ranker.types import Candidate, Encoder, Progress, clean_text
+from ranker.types import Candidate, Encoder, Progress, Vectors, clean_text
+
+_TUNING_CONTEXTS = 400
+_TUNING_SPREAD = 37  # pairs from one chosen context to the next, so that they are of many conversations
 
 Step = Callable[[str, int], Progress]
 """Opens a progress line called by the name, of so many rows, and returns what advances it."""
@@ -80,6 +84,7 @@ def build_index(
         encoder_fingerprint=encoder.fingerprint,
         pools=[_note(card, is_sample)],
         kind=kind,
+        sample=_context_vectors(card, home, encoder, sample=sample),
         progress=step("indexing", len(texts)),
     )
     return Built(bundle, card, is_sample, read, cleaned)
@@ -102,6 +107,14 @@ def add_texts(
     vectors = encoder.encode_candidates([candidate.text for candidate in new])
     add_candidates(root, new, vectors, encoder_fingerprint=encoder.fingerprint)
     return len(new), report
+
+
+def _context_vectors(card: PoolCard, home: Home, encoder: Encoder, *, sample: bool) -> Vectors | None:
+    """Vectors of some contexts of the pool's corpus, to tune an approximate index on; None where it has none."""
+    raw = raw_data(card, home, sample=sample)
+    found = pairs(read_dialogues(card.reader, raw.path, card.split, ReadReport()))
+    contexts = [pair.context for pair in islice(found, 0, _TUNING_SPREAD * _TUNING_CONTEXTS, _TUNING_SPREAD)]
+    return encoder.encode_contexts(contexts) if contexts else None
 
 
 def _added_id(pool: str, text: str) -> str:
