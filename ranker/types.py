@@ -128,8 +128,8 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Turns a score into a probability: that a reply with this score is the true one, where one of a
-    hundred is. Fitted on held-out pairs of each encoder (logistic regression on the score)."""
+    """Turns the score of a first place into a probability: how often the best of a hundred candidates was the
+    true reply when it had this score. Fitted for each encoder on held-out pairs (logistic regression)."""
 
     slope: float
     intercept: float

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from ranker.cli import evaluate, indexes, inspect, pools, query, train
+from ranker.cli import evaluate, export, indexes, inspect, pools, query, train
 from ranker.cli.output import err
 from ranker.errors import RankerError
 from ranker.home import Home
@@ -56,6 +56,7 @@ app.command("add", rich_help_panel="Pools and indexes")(indexes.add)
 app.command("remove", rich_help_panel="Pools and indexes")(indexes.remove)
 app.command("train", rich_help_panel="Research")(train.train)
 app.command("evaluate", rich_help_panel="Research")(evaluate.evaluate)
+app.command("export", rich_help_panel="Research")(export.export)
 app.command("info", rich_help_panel="Look inside")(inspect.info)
 app.command("doctor", rich_help_panel="Look inside")(inspect.doctor)
 

@@ -25,10 +25,10 @@ _DEFAULT_MAX_THREADS = 4
 class OnnxEncoder:
     """An encoder folder (see ranker.encoders.card) at work. Thread-safe and deterministic.
 
-    `threads` is how many texts are encoded at once. Each runs on one core: for short texts that is twice as
-    fast as sharing each one among the cores, and does not slow down on a busy machine. An int8 graph gets
-    one text at a time, since the texts of a batch would share one activation range: so a text's vector does
-    not depend on the texts beside it, and batching would gain nothing.
+    `threads` is how many texts are encoded at once, each on one core: with two threads up to twice
+    as many short texts a second as when sharing each text between two cores. An int8 graph gets one text at a
+    time, since the texts of a batch would share one activation range: so a text's vector does not depend on
+    the texts beside it. Batches of 32 would be about 5 % faster.
     """
 
     def __init__(self, folder: str | Path, *, threads: int | None = None) -> None:
@@ -131,7 +131,7 @@ def _session(folder: Path, card: EncoderCard, name: str) -> Any:
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    # The further fusions quantise one activation several times: 10 to 20 % slower to run, and slower to load.
+    # Measured on int8 MiniLM, one thread: the levels above ran 3 % slower at 16 tokens and 18 % at 40.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     data = card.read_file(folder, name)
     try:

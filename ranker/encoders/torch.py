@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -59,10 +59,16 @@ def layout_of(
     model: SentenceTransformer, *, max_tokens: int = MAX_TOKENS, context_window: int = CONTEXT_WINDOW
 ) -> TokenLayout:
     """The layout of a model's tokenizer, which stays as it is. Raises ConfigError where it cannot be used."""
-    tokenizer = model.tokenizer
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None or None in (tokenizer.cls_token, tokenizer.sep_token, tokenizer.pad_token):
-        raise ConfigError("the model's tokenizer is not a fast one with [CLS], [SEP] and [PAD] tokens")
+    tokenizers = [model.tokenizer]
+    first = next(iter(model.children()))
+    if isinstance(first, Router):
+        tokenizers = [next(iter(route.children())).tokenizer for route in first.sub_modules.values()]
+    tokenizer = tokenizers[0]
+    backends = {_tokenizer_json(one) for one in tokenizers}
+    if len(backends) > 1:
+        raise ConfigError("the model's two towers have different tokenizers: an encoder has one")
+    if None in (tokenizer.cls_token, tokenizer.sep_token, tokenizer.pad_token):
+        raise ConfigError("the model's tokenizer lacks a token of [CLS], [SEP] and [PAD]")
     settings = LayoutSettings(
         cls_token=tokenizer.cls_token,
         sep_token=tokenizer.sep_token,
@@ -70,7 +76,17 @@ def layout_of(
         max_tokens=max_tokens,
         context_window=context_window,
     )
-    return TokenLayout(backend.to_str().encode(), settings, source="the model's tokenizer")
+    return TokenLayout(backends.pop(), settings, source="the model's tokenizer")
+
+
+def _tokenizer_json(tokenizer: Any) -> bytes:
+    """A transformers tokenizer as the `tokenizers` library stores it, without what one call left in it."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise ConfigError("the model's tokenizer is not a fast one (no tokenizer.json)")
+    table = json.loads(backend.to_str())
+    # Truncation and padding are switched on and off by each use; TokenLayout does both itself.
+    return json.dumps({**table, "truncation": None, "padding": None}, ensure_ascii=False).encode()
 
 
 class TorchEncoder:

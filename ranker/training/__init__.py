@@ -1,0 +1,1 @@
+"""Training dual encoders with in-batch negatives. Needs the extra `train`."""
