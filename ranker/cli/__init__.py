@@ -6,11 +6,12 @@ import sys
 import traceback
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from ranker.cli import evaluate, export, indexes, inspect, pools, query, train
+from ranker.cli import evaluate, export, indexes, inspect, label, pools, query, train, train_labels
 from ranker.cli.output import err
 from ranker.errors import RankerError
 from ranker.home import Home
@@ -23,6 +24,15 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Ranks human replies to a conversation. Start with: ranker query 'I finally got promoted at work!'",
 )
+
+
+class _EvaluateGroup(TyperGroup):
+    """`ranker evaluate --data ...` is short for `ranker evaluate encoder --data ...`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in {*self.commands, "-h", "--help"}:
+            args = ["encoder", *args]
+        return super().parse_args(ctx, args)
 
 
 def _show_version(asked: bool) -> None:
@@ -48,6 +58,7 @@ def _root(
 
 app.command("query", rich_help_panel="Ask")(query.query)
 app.command("chat", rich_help_panel="Ask")(query.chat)
+app.command("label", rich_help_panel="Ask")(label.label)
 app.command("pools", rich_help_panel="Pools and indexes")(pools.pools)
 app.command("fetch", rich_help_panel="Pools and indexes")(pools.fetch)
 app.command("import", rich_help_panel="Pools and indexes")(pools.import_pool)
@@ -55,7 +66,15 @@ app.command("build-index", rich_help_panel="Pools and indexes")(indexes.build_in
 app.command("add", rich_help_panel="Pools and indexes")(indexes.add)
 app.command("remove", rich_help_panel="Pools and indexes")(indexes.remove)
 app.command("train", rich_help_panel="Research")(train.train)
-app.command("evaluate", rich_help_panel="Research")(evaluate.evaluate)
+app.command("train-labels", rich_help_panel="Research")(train_labels.train_labels)
+evaluation = typer.Typer(
+    cls=_EvaluateGroup,
+    no_args_is_help=True,
+    help="Measure an encoder (the default) or the labels, as the papers do.",
+)
+evaluation.command("encoder")(evaluate.evaluate)
+evaluation.command("labels")(label.evaluate_labels)
+app.add_typer(evaluation, name="evaluate", rich_help_panel="Research")
 app.command("export", rich_help_panel="Research")(export.export)
 app.command("info", rich_help_panel="Look inside")(inspect.info)
 app.command("doctor", rich_help_panel="Look inside")(inspect.doctor)
