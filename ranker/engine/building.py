@@ -11,6 +11,7 @@ from pathlib import Path
 from ranker.bundle import Bundle, PoolNote, add_candidates, write_bundle
 from ranker.corpora import ReadReport, candidates, pairs, read_dialogues
 from ranker.encoders import load_encoder
+from ranker.engine.emotions import with_predicted_labels
 from ranker.errors import CorpusError, InputError
 from ranker.home import Home
 from ranker.pools import CleaningReport, CleaningSettings, PoolCard, clean, load_card, raw_data
@@ -54,7 +55,7 @@ def read_pool(
     kept, cleaned = clean(found, cleaning or CleaningSettings())
     if not kept:
         raise CorpusError(f"no candidate of pool {name!r} is left after cleaning ({cleaned.summary()})")
-    return card, raw.is_sample, kept[:limit], report, cleaned
+    return card, raw.is_sample, with_predicted_labels(kept[:limit], home), report, cleaned
 
 
 def build_index(
@@ -101,7 +102,7 @@ def add_texts(
     given = (Candidate(id=_added_id(pool, text), text=text, pool=pool) for text in map(clean_text, texts))
     kept, report = clean(given, CleaningSettings())
     known = {bundle.candidate(row).text for row in bundle.rows_of_texts({one.text for one in kept})}
-    new = [candidate for candidate in kept if candidate.text not in known]
+    new = with_predicted_labels([one for one in kept if one.text not in known], home)
     if not new:
         raise InputError(f"nothing new to add to {root.name!r} ({report.summary()}, {len(known)} known)")
     vectors = encoder.encode_candidates([candidate.text for candidate in new])
@@ -110,7 +111,7 @@ def add_texts(
 
 
 def _context_vectors(card: PoolCard, home: Home, encoder: Encoder, *, sample: bool) -> Vectors | None:
-    """Vectors of some contexts of the pool's corpus, to tune an approximate index on; None where it has none."""
+    """Vectors of some contexts of the corpus, to tune an approximate index on; None where it has none."""
     raw = raw_data(card, home, sample=sample)
     found = pairs(read_dialogues(card.reader, raw.path, card.split, ReadReport()))
     contexts = [pair.context for pair in islice(found, 0, _TUNING_SPREAD * _TUNING_CONTEXTS, _TUNING_SPREAD)]

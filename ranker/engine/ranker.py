@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from ranker.bundle import Bundle
 from ranker.encoders import load_encoder
+from ranker.engine.emotions import EmotionDetector
 from ranker.engine.rules import diversify, is_echo, turn_words, words_of
 from ranker.errors import InputError, NotFoundError
 from ranker.home import EMBEDDED, Home
@@ -53,13 +55,16 @@ def index_names(home: Home) -> list[str]:
 class Ranker:
     """Ranks the candidates of one or more indexes. Immutable once open: safe to share between threads."""
 
-    def __init__(self, bundles: Sequence[Bundle], encoder: Encoder) -> None:
+    def __init__(self, bundles: Sequence[Bundle], encoder: Encoder, *, home: Home | None = None) -> None:
         if not bundles:
             raise InputError("a ranker needs at least one index")
         for bundle in bundles:
             bundle.require_encoder(encoder.fingerprint)
         self.bundles = tuple(bundles)
         self.encoder = encoder
+        self._home = home or Home.find()
+        self._loading = threading.Lock()
+        self._detector: EmotionDetector | None = None
 
     @classmethod
     def open(
@@ -80,7 +85,7 @@ class Ranker:
         if isinstance(encoder, str | Path | None):
             name = encoder or bundles[0].manifest.encoder_name
             encoder = load_encoder(name, home=place, threads=threads)
-        return cls(bundles, encoder)
+        return cls(bundles, encoder, home=place)
 
     def rank(
         self,
@@ -133,14 +138,24 @@ class Ranker:
         return [float(score) for score in scores]
 
     def respond(self, context: str | Iterable[str] | Context, *, filters: Filters | None = None) -> Response:
-        """One reply, with its source and confidence."""
-        ranking = self.rank(context, filters=filters)
+        """One reply, with its source, its confidence and the user's three most probable emotions."""
+        given = Context.of(context)
+        vector = self.encoder.encode_contexts([given])
+        ranking = self._rank_one(given, vector, 10, self._masks(filters or Filters()), 0.0, False)
         if not ranking:
             raise InputError("no candidate is allowed by the filters", fix="Loosen or drop a filter")
         best = ranking[0].candidate
         unsure = ranking.confidence is not None and ranking.confidence < _LOW_CONFIDENCE
         note = "nothing in the pool fits well: low confidence" if unsure else ""
-        return Response(best.text, "retrieved", ranking.confidence, best, ranking, note=note)
+        emotions = self._emotion_detector().detect(given, vector)
+        return Response(best.text, "retrieved", ranking.confidence, best, ranking, emotions, note)
+
+    def _emotion_detector(self) -> EmotionDetector:
+        """Loaded when first needed: ranking does without."""
+        with self._loading:
+            if self._detector is None:
+                self._detector = EmotionDetector(self.encoder.fingerprint, self._home)
+            return self._detector
 
     def _masks(self, filters: Filters) -> list[NDArray[np.bool_] | None]:
         known = {pool.name for bundle in self.bundles for pool in bundle.manifest.pools}

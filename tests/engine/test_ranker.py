@@ -178,3 +178,11 @@ def test_merging_equals_one_search_over_all(ranker: Ranker) -> None:
     context = "congratulations on your parcel"
     order = np.argsort(-np.array(ranker.score(context, texts)), kind="stable")
     assert [place.candidate.text for place in ranker.rank(context, k=7)] == [texts[i] for i in order]
+
+
+def test_respond_tells_the_users_emotions(ranker: Ranker) -> None:
+    labels = ranker.respond("I am so afraid of the storm tonight").labels
+    assert len(labels) == 3
+    assert {label.kind for label in labels} == {"emotion"}
+    assert labels[0].name in {"afraid", "terrified", "anxious", "apprehensive"}
+    assert 1 >= labels[0].probability >= labels[1].probability >= labels[2].probability > 0
