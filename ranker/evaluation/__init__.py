@@ -1,0 +1,1 @@
+"""Measuring encoders the way the papers do, on any corpus. Needs an `Encoder`, not torch."""
