@@ -16,7 +16,8 @@ LAYERS = (
     {"encoders", "rerank", "generation"},
     {"training", "evaluation", "bundle", "feedback"},
     {"engine"},
-    {"cli", "server"},
+    {"server"},
+    {"cli"},  # starts everything, the server too
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 FOUNDATION = {("types", "errors"), ("storage", "config"), ("storage", "home")}

@@ -11,7 +11,19 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ranker.cli import evaluate, export, indexes, inspect, label, pools, query, train, train_labels
+from ranker.cli import (
+    evaluate,
+    export,
+    feedback,
+    indexes,
+    inspect,
+    label,
+    pools,
+    query,
+    serve,
+    train,
+    train_labels,
+)
 from ranker.cli.output import err
 from ranker.errors import RankerError
 from ranker.home import Home
@@ -65,6 +77,8 @@ app.command("import", rich_help_panel="Pools and indexes")(pools.import_pool)
 app.command("build-index", rich_help_panel="Pools and indexes")(indexes.build_index)
 app.command("add", rich_help_panel="Pools and indexes")(indexes.add)
 app.command("remove", rich_help_panel="Pools and indexes")(indexes.remove)
+app.command("serve", rich_help_panel="Serve")(serve.serve)
+app.add_typer(feedback.app, name="feedback", rich_help_panel="Serve")
 app.command("train", rich_help_panel="Research")(train.train)
 app.command("train-labels", rich_help_panel="Research")(train_labels.train_labels)
 evaluation = typer.Typer(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -13,6 +13,7 @@ from rich.markup import escape
 from ranker.cli.options import DiversityOption, EncoderOption, JsonOption, PoolOption, home_of
 from ranker.cli.output import note, out, print_json, table, wants_json
 from ranker.engine import Filters, Ranker
+from ranker.engine.shapes import ranking_as_json
 from ranker.errors import InputError
 from ranker.types import Ranking
 
@@ -99,28 +100,6 @@ def chat(
             reply = last[0].candidate.text if last else "…"
             turns += [line, reply]
             out.print(f"[bold cyan]ranker>[/] {escape(reply)}", soft_wrap=True)
-
-
-def ranking_as_json(ranking: Ranking) -> dict[str, Any]:
-    """The JSON shape of a ranking, in the CLI and over HTTP alike."""
-    return {
-        "context": list(ranking.context.turns),
-        "confidence": ranking.confidence,
-        "ranking": [
-            {
-                "rank": place.rank,
-                "score": round(place.score, 4),
-                "text": place.candidate.text,
-                "pool": place.candidate.pool,
-                "id": place.candidate.id,
-                "labels": [
-                    {"kind": label.kind, "name": label.name, "probability": round(label.probability, 4)}
-                    for label in place.candidate.labels
-                ],
-            }
-            for place in ranking
-        ],
-    }
 
 
 def _print_ranking(ranking: Ranking, show_context: bool = False) -> None:
