@@ -7,11 +7,12 @@ ranker.respond("I finally got promoted at work!").text
 """
 
 from ranker.encoders import load_encoder
-from ranker.engine import Filters, Ranker
+from ranker.engine import Boosts, Filters, Ranker
 from ranker.errors import RankerError
 from ranker.types import Candidate, Context, Encoder, Label, Ranked, Ranking, Response
 
 __all__ = [
+    "Boosts",
     "Candidate",
     "Context",
     "Encoder",

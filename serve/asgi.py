@@ -1,7 +1,7 @@
 """The app for any ASGI server, such as: uvicorn --app-dir serve asgi:app
 
-Its settings are those of `ranker serve`: the file that RANKER_CONFIG names, else ranker.toml beside this file,
-and RANKER_SERVER_<KEY> in the environment before either. Nothing is opened before the server starts.
+Its settings are those of `ranker serve`: the file that RANKER_CONFIG names, else ranker.toml beside this
+file, and RANKER_SERVER_<KEY> in the environment before either. Nothing is opened before the server starts.
 """
 
 import os

@@ -10,6 +10,7 @@ import pytest
 import ranker
 
 PUBLIC = {
+    "Boosts",
     "Candidate",
     "Context",
     "Encoder",

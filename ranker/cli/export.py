@@ -11,6 +11,7 @@ import typer
 from ranker.cli.options import JsonOption, home_of
 from ranker.cli.output import note, print_json, wants_json
 from ranker.errors import MissingExtraError
+from ranker.labels import has_prepender, read_prepender
 from ranker.types import Encoder
 
 _CHECK_PAIRS = 1000
@@ -65,6 +66,7 @@ def export(
         check_texts=[text for pair in pairs[:_CHECK_PAIRS] for text in (pair.context.last, pair.response)],
         quantise=not float32,
         metric=quality,
+        prepender=read_prepender(Path(model)) if has_prepender(Path(model)) else None,
     )
     encoder = load_encoder(folder)
     contexts, responses = encode_pairs(encoder, pairs)

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from ranker.cli.figures import figures_as_json, figures_table, path_of
 from ranker.cli.options import JsonOption, home_of
-from ranker.cli.output import note, out, print_json, table, wants_json
+from ranker.cli.output import note, out, print_json, wants_json
+from ranker.cli.response_intent import evaluate_response_intent
 from ranker.encoders import load_encoder
-from ranker.errors import ConfigError, InputError, NotFoundError
+from ranker.errors import InputError, NotFoundError
 from ranker.evaluation import labels as label_evaluation
 from ranker.home import Home
 from ranker.labels import (
     HEAD,
+    RESPONSE_INTENT,
     FastTextLabeler,
     HeadLabeler,
     VectorHead,
@@ -115,7 +118,9 @@ def evaluate_labels(
         list[str],
         typer.Option("--data", help="ed=PATH, and for topics 20news=PATH, for intents intents=PATH."),
     ],
-    kind: KindOption = "emotion",
+    kind: Annotated[
+        str, typer.Option(help="emotion, intent, topic, or response-intent (of the reply to come).")
+    ] = "emotion",
     split: Annotated[
         str | None, typer.Option(help="The corpus's split.", show_default="valid; test for topics")
     ] = None,
@@ -130,6 +135,9 @@ def evaluate_labels(
 
     Example: ranker evaluate labels --data ed=empatheticdialogues --plot confusion.png
     """
+    if kind == RESPONSE_INTENT:
+        evaluate_response_intent(parse_data(data), split or "valid", model, encoder, home_of(ctx), as_json)
+        return
     chosen = as_kind(kind)
     opened = open_labeler(chosen, model, encoder, home_of(ctx))
     measured = measure_on(opened, chosen, parse_data(data), split)
@@ -200,35 +208,6 @@ def measure_on(
     if manual:
         measured["hand-labelled lines of 8 intents"] = of_texts(manual)
     return measured
-
-
-def path_of(data: dict[str, Path], name: str) -> Path:
-    """The path given by `--data name=PATH`. Raises ConfigError where it was not."""
-    if name not in data:
-        raise ConfigError(f"the data of {name!r} is needed", fix=f"Add --data {name}=PATH")
-    return data[name].expanduser()
-
-
-def figures_as_json(figures: label_evaluation.LabelFigures) -> dict[str, Any]:
-    """All figures, with the confusion matrix as lists."""
-    return asdict(figures) | {"confusion": figures.confusion.tolist()}
-
-
-def figures_table(measured: dict[str, label_evaluation.LabelFigures]) -> Any:
-    """A table, one column for each set of rows."""
-    shown = table("figure", *measured)
-    sets = list(measured.values())
-    shown.add_row("rows", *(f"{figures.rows:,}" for figures in sets))
-    for name, attribute in (("top-1 %", "top_1"), ("top-3 %", "top_3"), ("top-5 %", "top_5")):
-        shown.add_row(name, *(f"{getattr(figures, attribute):.1f}" for figures in sets))
-    for name in ("macro", "weighted"):
-        for part in ("precision", "recall", "f1"):
-            shown.add_row(
-                f"{name} {part} %",
-                *(f"{100 * getattr(getattr(figures, name), part):.1f}" for figures in sets),
-            )
-    shown.add_row("calibration error %", *(f"{100 * figures.calibration_error:.1f}" for figures in sets))
-    return shown
 
 
 def _as_json(found: Label) -> dict[str, Any]:

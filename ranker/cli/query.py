@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from ranker.cli.options import DiversityOption, EncoderOption, JsonOption, PoolOption, home_of
 from ranker.cli.output import note, out, print_json, table, wants_json
-from ranker.engine import Filters, Ranker
+from ranker.engine import Boosts, Filters, Ranker
 from ranker.engine.shapes import ranking_as_json
 from ranker.errors import InputError
 from ranker.types import Ranking
@@ -31,6 +31,19 @@ def query(
     pool: PoolOption = None,
     emotion: Annotated[list[str] | None, typer.Option(help="Only replies with this emotion.")] = None,
     intent: Annotated[list[str] | None, typer.Option(help="Only replies with this intent.")] = None,
+    boost_emotion: Annotated[list[str] | None, typer.Option(help="Move replies with it up.")] = None,
+    boost_intent: Annotated[list[str] | None, typer.Option(help="Move replies with it up.")] = None,
+    boost_weight: Annotated[
+        float, typer.Option(min=0.0, max=10.0, help="How far up: what a boost adds to the score.")
+    ] = 0.1,
+    response_intent: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            max=10.0,
+            help="How much it counts that a reply's intent is the likely one.",
+        ),
+    ] = 0.0,
     commercial: Annotated[
         bool, typer.Option("--commercial", help="Only replies whose licence allows commercial use.")
     ] = False,
@@ -48,6 +61,8 @@ def query(
 
       ranker query --pool ed --pool dailydialog --json "What a day."
 
+      ranker query "I lost my job." --boost-intent questioning --boost-emotion hopeful
+
       printf 'first context\\nsecond context\\n' | ranker query
     """
     from_stdin = not turns or turns == ["-"]
@@ -55,9 +70,10 @@ def query(
         raise InputError("no text given", fix='For example: ranker query "I finally got promoted at work!"')
     ranker = Ranker.open(*(pool or ()), home=home_of(ctx), encoder=encoder)
     filters = Filters(emotions=tuple(emotion or ()), intents=tuple(intent or ()), commercial_only=commercial)
+    boosts = Boosts(tuple(boost_emotion or ()), tuple(boost_intent or ()), boost_weight, response_intent)
     batches = _stdin_batches() if from_stdin else iter([[turns or []]])
     for contexts in batches:
-        for ranking in ranker.rank_many(contexts, k, filters=filters, diversity=diversity):
+        for ranking in ranker.rank_many(contexts, k, filters=filters, boosts=boosts, diversity=diversity):
             if wants_json(as_json):
                 print_json(ranking_as_json(ranking))
             else:

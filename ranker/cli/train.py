@@ -28,6 +28,10 @@ def train(
     vectors: Annotated[
         str | None, typer.Option(help="Word vectors to begin from (preset transformer).", show_default="none")
     ] = None,
+    prepend: Annotated[
+        str | None,
+        typer.Option(help="Predicted labels before each text: emotion:1, topic:3 …", show_default="none"),
+    ] = None,
     teacher: Annotated[
         list[str] | None,
         typer.Option(help="What to distil from: another run, or an encoder.", show_default="the preset's"),
@@ -57,11 +61,14 @@ def train(
 
       ranker train mini --data ed=corpora/ed --teacher quality
 
+      ranker train mini --data ed=corpora/ed --teacher quality --prepend emotion:1 --name emotion
+
       ranker train quality --data ed=corpora/ed --set model.lora_rank=32 --set finetune.epochs=3 --name lora
     """
     overrides = list(setting or [])
     overrides += [f"model.base={base!r}"] if base else []
     overrides += [f"model.vectors={vectors!r}"] if vectors else []
+    overrides += [f"model.prepend={prepend!r}"] if prepend else []
     overrides += [f"distill.teachers={teacher!r}"] if teacher else []
     recipe = load_recipe(preset, overrides)
     corpora = parse_data(data)
@@ -75,14 +82,16 @@ def train(
         from ranker.training.run import run_recipe
     except ImportError as error:
         raise MissingExtraError.of("training", "train") from error
+    home = home_of(ctx)
     results = run_recipe(
         recipe,
-        home_of(ctx).runs / (name or Path(preset).stem),
+        home.runs / (name or Path(preset).stem),
         corpora,
         lambda encoder: _figures(encoder, held_out),
         only=stage or (),
         start=start,
         fresh=fresh,
+        home=home,
     )
     if wants_json(as_json):
         for result in results:

@@ -1,4 +1,4 @@
-"""`ranker train-labels`: make the emotion, topic and intent models, and the emotion head."""
+"""`ranker train-labels`: make the emotion, topic and intent models, and the heads on an encoder's vectors."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import Annotated
 
 import typer
 
-from ranker.cli.label import OpenLabeler, figures_table, measure_on, path_of, with_encoder
+from ranker.cli.figures import figures_table, path_of
+from ranker.cli.label import OpenLabeler, measure_on, with_encoder
 from ranker.cli.options import home_of
 from ranker.cli.output import Steps, note, out, steps
+from ranker.cli.response_intent import train_response_intent
 from ranker.encoders import load_encoder
 from ranker.errors import NotFoundError
 from ranker.evaluation.labels import LabelFigures, emotion_rows, intent_rows
-from ranker.labels import HEAD, KINDS, as_kind
+from ranker.labels import HEAD, KINDS, RESPONSE_INTENT, as_kind
 from ranker.labels.compact import read_fasttext, write_fasttext
 from ranker.labels.head import read_head, write_head
 from ranker.labels.newsgroups import read_newsgroups
@@ -40,7 +42,10 @@ _SOURCES: dict[LabelKind, tuple[str, str]] = {
 def train_labels(
     ctx: typer.Context,
     what: Annotated[
-        str, typer.Argument(help="emotion, topic, intent, or head (emotions from an encoder's vectors)")
+        str,
+        typer.Argument(
+            help="emotion, topic, intent; or on an encoder's vectors: head (emotions), response-intent"
+        ),
     ],
     data: Annotated[
         list[str],
@@ -64,12 +69,18 @@ def train_labels(
       ranker train-labels emotion --data ed=empatheticdialogues
 
       ranker train-labels head --data ed=empatheticdialogues --encoder my-encoder
+
+      ranker train-labels response-intent --data ed=empatheticdialogues --data intents=intents
     """
-    if what not in (*KINDS, HEAD):
-        raise NotFoundError.of("label model", what, (*KINDS, HEAD))
+    known = (*KINDS, HEAD, RESPONSE_INTENT)
+    if what not in known:
+        raise NotFoundError.of("label model", what, known)
     home = home_of(ctx)
     target = folder.expanduser() if folder is not None else home.models / "labels" / what
     corpora = parse_data(data)
+    if what == RESPONSE_INTENT:
+        train_response_intent(corpora, target, load_encoder(encoder, home=home), home)
+        return
     with steps() as step:
         if what == HEAD:
             measured = _train_head(corpora, target, load_encoder(encoder, home=home), step)

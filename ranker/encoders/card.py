@@ -3,6 +3,7 @@
     encoder.json      this card, written last
     model.onnx        input_ids, attention_mask (rows, tokens; int64) -> vector (rows, dim; unit length)
     tokenizer.json    of the `tokenizers` library
+    prepend/          see ranker.labels.prepend; only where labels are prepended
 
 Two towers with weights of their own have two graphs.
 """
@@ -17,8 +18,9 @@ from pathlib import Path
 from ranker.config import from_table
 from ranker.encoders.layout import LAYOUT_VERSION, LayoutSettings
 from ranker.errors import ConfigError, IntegrityError
+from ranker.labels import Prepend
 from ranker.storage import read_json, write_json
-from ranker.types import Calibration, LabelKind
+from ranker.types import Calibration
 
 CARD_FILE = "encoder.json"
 FORMAT = 1
@@ -54,14 +56,6 @@ class Origin:
     licence: str
     note: str = ""
     figures: tuple[Figure, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Prepend:
-    """The k most probable labels of a kind, prefixed to contexts and candidates when they are encoded."""
-
-    kind: LabelKind
-    k: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,10 @@
 """How texts become token ids: the one layout that training, export and answering share.
 
 A context is `[CLS] turn [SEP] turn [SEP]`, oldest turn first, a candidate `[CLS] text [SEP]`, whatever the
-tokenizer calls these tokens. Where the limit cuts, a context keeps its newest tokens, down to the end of an
-over-long last turn: what a reply answers (the question, the outcome) mostly comes last. A candidate keeps its
-start, by which it is recognised.
+tokenizer calls these tokens. Prepended labels, where the encoder has them, follow [CLS] and do not count
+towards the limit. Where the limit cuts, a context keeps its newest tokens, down to the end of an over-long
+last turn: what a reply answers (the question, the outcome) mostly comes last. A candidate keeps its start, by
+which it is recognised.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ranker.errors import ConfigError, InputError, IntegrityError
+from ranker.labels import Prepender
 from ranker.types import Context, clean_text
 
 LAYOUT_VERSION = 1
@@ -25,8 +27,11 @@ _CHARACTERS_PER_TOKEN = 32
 does. Words average under six characters to a token: the limit is met by junk only."""
 
 
-def context_ids(turn_ids: Sequence[Sequence[int]], cls: int, sep: int, max_tokens: int) -> list[int]:
-    """Ids of a context from the ids of its turns (oldest first, no special tokens): at most `max_tokens`."""
+def context_ids(
+    turn_ids: Sequence[Sequence[int]], cls: int, sep: int, max_tokens: int, labels: Sequence[int] = ()
+) -> list[int]:
+    """Ids of a context from the ids of its turns (oldest first, no special tokens): at most `max_tokens`, and
+    those of its labels."""
     body: list[int] = []
     for turn in reversed(turn_ids):
         joint = [sep] if body else []
@@ -35,12 +40,15 @@ def context_ids(turn_ids: Sequence[Sequence[int]], cls: int, sep: int, max_token
             break
         if turn:
             body = [*turn[-room:], *joint, *body]
-    return [cls, *body, sep]
+    return [cls, *labels, *body, sep]
 
 
-def candidate_ids(text_ids: Sequence[int], cls: int, sep: int, max_tokens: int) -> list[int]:
-    """Ids of a candidate from those of its text (no special tokens): at most `max_tokens`."""
-    return [cls, *text_ids[: max_tokens - 2], sep]
+def candidate_ids(
+    text_ids: Sequence[int], cls: int, sep: int, max_tokens: int, labels: Sequence[int] = ()
+) -> list[int]:
+    """Ids of a candidate from those of its text (no special tokens): at most `max_tokens`, and those of its
+    labels."""
+    return [cls, *labels, *text_ids[: max_tokens - 2], sep]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +72,14 @@ class TokenLayout:
     Special tokens written out in a text are ordinary characters: a user who types "[SEP]" adds no turn.
     """
 
-    def __init__(self, tokenizer_json: bytes, settings: LayoutSettings, *, source: str) -> None:
+    def __init__(
+        self,
+        tokenizer_json: bytes,
+        settings: LayoutSettings,
+        *,
+        source: str,
+        prepender: Prepender | None = None,
+    ) -> None:
         """Raises IntegrityError where `tokenizer_json`, from `source`, is no tokenizer or lacks a token."""
         from tokenizers import Tokenizer
 
@@ -83,21 +98,34 @@ class TokenLayout:
             self._id_of(token, source)
             for token in (settings.cls_token, settings.sep_token, settings.pad_token)
         )
+        self.prepender = prepender
+        self._label_ids = {
+            token: self._id_of(token, source) for token in (prepender.tokens if prepender else ())
+        }
 
     def context(self, context: Context) -> list[int]:
         """Ids of the context's last turns."""
-        turns = context.turns[-self.settings.context_window :]
+        shown = context.turns[-self.settings.context_window :]
+        turns = [turn_text(turn, self._max_characters) for turn in shown]
         return context_ids(
-            [self._ids(turn_text(turn, self._max_characters)) for turn in turns],
+            [self._ids(turn) for turn in turns],
             self._cls,
             self._sep,
             self.settings.max_tokens,
+            self._labels(" ".join(turns)),
         )
 
     def candidate(self, text: str) -> list[int]:
         """Ids of a candidate's text. Raises InputError where it is empty or no text."""
         cleaned = candidate_text(text, self._max_characters)
-        return candidate_ids(self._ids(cleaned), self._cls, self._sep, self.settings.max_tokens)
+        return candidate_ids(
+            self._ids(cleaned), self._cls, self._sep, self.settings.max_tokens, self._labels(cleaned)
+        )
+
+    def _labels(self, text: str) -> list[int]:
+        if self.prepender is None:
+            return []
+        return [self._label_ids[token] for token in self.prepender.tokens_of(text)]
 
     def _id_of(self, token: str, source: str) -> int:
         number: int | None = self._tokenizer.token_to_id(token)

@@ -13,6 +13,7 @@ import numpy as np
 from ranker.encoders.card import EncoderCard
 from ranker.encoders.layout import TokenLayout
 from ranker.errors import ConfigError, IntegrityError
+from ranker.labels import read_prepender
 from ranker.types import Calibration, Context, Progress, Vectors
 
 T = TypeVar("T")
@@ -37,14 +38,13 @@ class OnnxEncoder:
             raise ConfigError(f"threads must be at least 1, not {threads}")
         folder = Path(folder)
         card = EncoderCard.load(folder)
-        if card.prepend is not None:
-            raise ConfigError(
-                f"{folder} needs {card.prepend.kind} labels prepended, which is not supported yet"
-            )
         self._card = card
         self._threads = threads or min(_DEFAULT_MAX_THREADS, _available_cores())
         self._layout = TokenLayout(
-            card.read_file(folder, card.tokenizer), card.layout, source=str(folder / card.tokenizer)
+            card.read_file(folder, card.tokenizer),
+            card.layout,
+            source=str(folder / card.tokenizer),
+            prepender=read_prepender(folder, card.prepend) if card.prepend else None,
         )
         self._context_session = _session(folder, card, card.context_graph)
         self._candidate_session = (

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import cached_property
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 
 from ranker.encoders.layout import CONTEXT_WINDOW, LAYOUT_VERSION, MAX_TOKENS, LayoutSettings, TokenLayout
 from ranker.errors import ConfigError, DownloadError
+from ranker.labels import Prepender, has_prepender, read_prepender
 from ranker.types import Calibration, Context, Progress, Vectors
 
 T = TypeVar("T")
@@ -56,7 +58,11 @@ def towers(model: SentenceTransformer) -> tuple[Tower, Tower]:
 
 
 def layout_of(
-    model: SentenceTransformer, *, max_tokens: int = MAX_TOKENS, context_window: int = CONTEXT_WINDOW
+    model: SentenceTransformer,
+    *,
+    max_tokens: int = MAX_TOKENS,
+    context_window: int = CONTEXT_WINDOW,
+    prepender: Prepender | None = None,
 ) -> TokenLayout:
     """The layout of a model's tokenizer, which stays as it is. Raises ConfigError where it cannot be used."""
     tokenizers = [model.tokenizer]
@@ -76,7 +82,7 @@ def layout_of(
         max_tokens=max_tokens,
         context_window=context_window,
     )
-    return TokenLayout(backends.pop(), settings, source="the model's tokenizer")
+    return TokenLayout(backends.pop(), settings, source="the model's tokenizer", prepender=prepender)
 
 
 def _tokenizer_json(tokenizer: Any) -> bytes:
@@ -92,17 +98,28 @@ def _tokenizer_json(tokenizer: Any) -> bytes:
 class TorchEncoder:
     """A sentence-transformers model with the same token layout as the exported one. Deterministic."""
 
-    def __init__(self, model: SentenceTransformer, *, max_tokens: int = MAX_TOKENS) -> None:
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        *,
+        max_tokens: int = MAX_TOKENS,
+        prepender: Prepender | None = None,
+    ) -> None:
         """Works on the model itself, not on a copy; the fingerprint is that of its first use."""
         self._model = model
-        self._layout = layout_of(model, max_tokens=min(max_tokens, model.max_seq_length or max_tokens))
+        self._layout = layout_of(
+            model, max_tokens=min(max_tokens, model.max_seq_length or max_tokens), prepender=prepender
+        )
         self._context_tower, self._candidate_tower = towers(model)
 
     @classmethod
     def load(cls, name: str) -> TorchEncoder:
-        """From a folder or hub id. Raises DownloadError where neither holds a model that can be loaded."""
+        """From a folder, with what it says of prepended labels, or a hub id. Raises DownloadError where
+        neither holds a model that can be loaded."""
+        prepender = read_prepender(Path(name)) if has_prepender(Path(name)) else None
         try:
-            return cls(SentenceTransformer(name, device="cpu", model_kwargs={"dtype": torch.float32}))
+            model = SentenceTransformer(name, device="cpu", model_kwargs={"dtype": torch.float32})
+            return cls(model, prepender=prepender)
         except (OSError, ValueError, ImportError) as error:
             reason = str(error).strip().partition("\n")[0]
             raise DownloadError(
@@ -116,12 +133,14 @@ class TorchEncoder:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Of the weights, tokenizer and layout."""
+        """Of the weights, tokenizer, layout and prepend setting."""
         digest = hashlib.sha256()
         for name, tensor in sorted(self._model.state_dict().items()):
             digest.update(name.encode() + tensor.detach().float().cpu().contiguous().numpy().tobytes())
         digest.update(self._layout.tokenizer_json)
         digest.update(json.dumps([LAYOUT_VERSION, asdict(self._layout.settings)]).encode())
+        if (prepender := self._layout.prepender) is not None:
+            digest.update(json.dumps(asdict(prepender.setting), sort_keys=True).encode())
         return digest.hexdigest()[:16]
 
     @property

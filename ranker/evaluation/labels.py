@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ranker.corpora import ReadReport, pairs, read_dialogues
+from ranker.corpora import Pair, ReadReport, pairs, read_dialogues
 from ranker.corpora.files import lines
 from ranker.errors import CorpusError, InputError, MissingExtraError
 from ranker.labels import RESPONSE_INTENTS, check_names
@@ -149,6 +149,21 @@ def intent_rows(dialogues: Path, table: Path, split: str) -> list[tuple[str, str
         raise CorpusError(
             f"{table} labels no utterance of {dialogues}", fix="Check that both are of one corpus"
         )
+    check_names("intent", {name for _, name in found})
+    return found
+
+
+def response_intent_rows(dialogues: Path, table: Path, split: str) -> list[tuple[Pair, str]]:
+    """The listener's replies of EmpatheticDialogues, each with the context before it and its label in a table
+    like that of `intent_rows`. Raises CorpusError where none is left."""
+    labels = _intent_table(table, split)
+    found = [
+        (pair, name)
+        for pair in pairs(read_dialogues(_ED, dialogues, split, ReadReport()), listener_only=True)
+        if (name := labels.get(pair.provenance.conversation, {}).get(pair.provenance.turn))
+    ]
+    if not found:
+        raise CorpusError(f"{table} labels no reply of {dialogues}", fix="Check that both are of one corpus")
     check_names("intent", {name for _, name in found})
     return found
 

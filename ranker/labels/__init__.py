@@ -3,7 +3,8 @@
 from ranker.labels.black_box import BlackBoxLabeler, Classifier
 from ranker.labels.fasttext import FastTextLabeler
 from ranker.labels.head import HeadLabeler, VectorHead, read_head, write_head
-from ranker.labels.loading import HEAD, load_labeler, model_folder
+from ranker.labels.loading import HEAD, RESPONSE_INTENT, load_labeler, model_folder
+from ranker.labels.prepend import Prepend, Prepender, has_prepender, open_prepender, read_prepender
 from ranker.labels.taxonomy import (
     EMOTIONS,
     INTENTS,
@@ -21,6 +22,7 @@ __all__ = [
     "HEAD",
     "INTENTS",
     "KINDS",
+    "RESPONSE_INTENT",
     "RESPONSE_INTENTS",
     "TOPICS",
     "TOPIC_OF_NEWSGROUP",
@@ -28,12 +30,17 @@ __all__ = [
     "Classifier",
     "FastTextLabeler",
     "HeadLabeler",
+    "Prepend",
+    "Prepender",
     "VectorHead",
     "as_kind",
     "check_names",
+    "has_prepender",
     "load_labeler",
     "model_folder",
     "names_of",
+    "open_prepender",
     "read_head",
+    "read_prepender",
     "write_head",
 ]

@@ -13,6 +13,12 @@ from ranker.labels.fasttext import Floats, best_labels, check_texts
 from ranker.labels.store import HeadShape, Manifest, read_manifest, read_tensors, tensor, write_model
 from ranker.types import Label, LabelKind, Vectors, clean_text
 
+_COMMANDS: dict[LabelKind, str] = {
+    "emotion": "head --data ed=PATH",
+    "intent": "response-intent --data ed=PATH --data intents=PATH",
+    "topic": "--help",
+}
+
 Encode = Callable[[Sequence[str]], Vectors]
 """Texts, none of them empty, to the vectors (texts, dim) that a head reads."""
 
@@ -114,7 +120,7 @@ def read_head(folder: Path, *, encoder: str) -> VectorHead:
     if shape.encoder != encoder:
         raise MismatchError(
             f"the {manifest.kind} head in {folder} was trained for encoder {shape.encoder}, not {encoder}",
-            fix="Train it again: ranker train-labels head --data ed=PATH",
+            fix=f"Train it again: ranker train-labels {_COMMANDS[manifest.kind]}",
         )
     tensors = read_tensors(folder, manifest)
     layers = []

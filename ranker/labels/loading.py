@@ -15,10 +15,13 @@ from ranker.types import LabelKind
 HEAD = "head"
 """The name of the folder that holds the emotion head, beside those of the kinds."""
 
+RESPONSE_INTENT = "response-intent"
+"""The name of the folder that holds the head for the intent of the reply to come."""
+
 
 def model_folder(name: str, home: Home | None = None) -> Path:
-    """The folder of the model called `name` (a kind, or `head`): the home's where it has one, else the
-    package's. Raises NotFoundError where neither has."""
+    """The folder of the model called `name` (a kind, `head` or `response-intent`): the home's where it has
+    one, else the package's. Raises NotFoundError where neither has."""
     places = ([home.models / "labels"] if home is not None else []) + [EMBEDDED / "labels"]
     for place in places:
         if (place / name / MANIFEST).is_file():

@@ -22,6 +22,7 @@ from ranker.encoders import OnnxEncoder
 from ranker.encoders.card import CARD_FILE, EncoderCard, Figure, FileStamp, Origin
 from ranker.encoders.layout import CONTEXT_WINDOW, MAX_TOKENS, TokenLayout
 from ranker.errors import RankerError, TrainingError
+from ranker.labels import Prepender, has_prepender, read_prepender
 from ranker.storage import staged_folder, storage_errors, write_bytes
 from ranker.types import Calibration, Context, Encoder
 
@@ -60,6 +61,7 @@ def export_onnx(
     quantise: bool = True,
     metric: Metric | None = None,
     calibration: Calibration | None = None,
+    prepender: Prepender | None = None,
     max_tokens: int = MAX_TOKENS,
     context_window: int = CONTEXT_WINDOW,
 ) -> ExportReport:
@@ -67,7 +69,8 @@ def export_onnx(
 
     `check_texts` are real texts in conversation order: half of them calibrate the quantisation, the others,
     alone and as contexts of several turns, measure the loss. The model is not changed: adapters are merged in
-    a copy. A model with a `Router` gives two graphs, any other one.
+    a copy. A model with a `Router` gives two graphs, any other one. `prepender` is that of the model's folder
+    (see ranker.labels.prepend), where it has one.
 
     Raises TrainingError where the mean cosine to the model's vectors is under 0.99, where the metric falls by
     more than 0.5, or where `folder` holds something else.
@@ -78,8 +81,9 @@ def export_onnx(
         raise TrainingError("the export needs at least two texts to check itself with")
     _require_replaceable(folder)
     plain = _plain_copy(model)
-    layout = layout_of(plain, max_tokens=max_tokens, context_window=context_window)
-    reference = TorchEncoder(plain, max_tokens=max_tokens)
+    max_tokens = min(max_tokens, plain.max_seq_length or max_tokens)
+    layout = layout_of(plain, max_tokens=max_tokens, context_window=context_window, prepender=prepender)
+    reference = TorchEncoder(plain, max_tokens=max_tokens, prepender=prepender)
     calibrating, checking = check_texts[::2], check_texts[1::2]
     samples = _samples(layout, calibrating) if quantise else []
     with staged_folder(folder.parent) as staged:
@@ -90,6 +94,8 @@ def export_onnx(
         for file, tower in graphs.items():
             _write_graph(tower, staged / file, samples)
         write_bytes(staged / _TOKENIZER, layout.tokenizer_json)
+        if prepender is not None:
+            prepender.save(staged)
         card = EncoderCard(
             name=name,
             dim=reference.dim,
@@ -101,6 +107,7 @@ def export_onnx(
             tokenizer=_TOKENIZER,
             files=tuple(FileStamp.of(staged / file) for file in (*graphs, _TOKENIZER)),
             origin=origin,
+            prepend=prepender.setting if prepender else None,
             calibration=calibration,
         )
         card.save(staged)
@@ -262,6 +269,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             origin=Origin(base_model=given.base_model or given.model, licence=given.licence),
             check_texts=[text for text in texts if text],
             quantise=not given.float32,
+            prepender=read_prepender(Path(given.model)) if has_prepender(Path(given.model)) else None,
         )
     except (RankerError, OSError) as error:
         sys.stderr.write(f"{error}\n")

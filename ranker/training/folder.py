@@ -74,9 +74,16 @@ class StageFolder:
         return self.path / "metrics.jsonl"
 
     def claim(
-        self, name: Stage, stage: StageSettings, model: ModelSettings, pairs_sha256: str, start: Path | None
+        self,
+        name: Stage,
+        stage: StageSettings,
+        model: ModelSettings,
+        pairs_sha256: str,
+        start: Path | None,
+        labels_sha256: str | None = None,
     ) -> None:
-        """Note what the run is. Raises TrainingError where the folder holds a run of something else."""
+        """Note what the run is; `labels_sha256` is that of the label model behind prepended labels. Raises
+        TrainingError where the folder holds a run of something else."""
         now = json.loads(
             json.dumps(
                 {
@@ -85,6 +92,7 @@ class StageFolder:
                     name: asdict(stage),
                     "pairs_sha256": pairs_sha256,
                     "start": str(start) if start else None,
+                    "labels_sha256": labels_sha256,
                 }
             )
         )

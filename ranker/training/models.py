@@ -14,6 +14,8 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from torch import nn
 
 from ranker.errors import IntegrityError, NotFoundError, TrainingError
+from ranker.labels import Prepender
+from ranker.training.labels import add_label_tokens
 from ranker.training.settings import ModelSettings
 from ranker.training.transformer import transformer_towers
 
@@ -21,14 +23,21 @@ Texts = Callable[[], Iterable[str]]
 """Gives the texts of all stages, from which an architecture without a vocabulary of its own makes one."""
 
 
-def build_model(settings: ModelSettings, start: Path | None, texts: Texts) -> SentenceTransformer:
-    """The model a stage starts with: `start`, the result of an earlier stage, else a new one."""
+def build_model(
+    settings: ModelSettings, start: Path | None, texts: Texts, prepender: Prepender | None = None
+) -> SentenceTransformer:
+    """The model a stage starts with: `start`, the result of an earlier stage, else a new one; with a token
+    for each label that may be prepended."""
     if start is not None:
-        return load_model(start)
-    if settings.architecture == "transformer":
-        return assemble(transformer_towers(settings, texts()), settings)
-    towers = [_pretrained(settings) for _ in range(2 if settings.towers == "separate" else 1)]
-    return assemble(towers, settings)
+        model = load_model(start)
+    elif settings.architecture == "transformer":
+        model = assemble(transformer_towers(settings, texts()), settings)
+    else:
+        towers = [_pretrained(settings) for _ in range(2 if settings.towers == "separate" else 1)]
+        model = assemble(towers, settings)
+    if prepender is not None:
+        add_label_tokens(model, prepender, settings.longest)
+    return model
 
 
 def assemble(towers: Sequence[Transformer], settings: ModelSettings) -> SentenceTransformer:
@@ -66,13 +75,18 @@ def prepare(model: SentenceTransformer, settings: ModelSettings) -> None:
             pooler.requires_grad_(False)  # not part of what pooling reads
 
 
-def merged(model: SentenceTransformer, settings: ModelSettings, start: Path | None) -> SentenceTransformer:
+def merged(
+    model: SentenceTransformer,
+    settings: ModelSettings,
+    start: Path | None,
+    prepender: Prepender | None = None,
+) -> SentenceTransformer:
     """The model with its low-rank updates added into the weights; the model itself where it has none."""
     if not settings.lora_rank:
         return model
     from peft.tuners.lora import LoraLayer
 
-    plain = build_model(settings, start, lambda: ())
+    plain = build_model(settings, start, lambda: (), prepender)
     plain_cores = list(cores(plain))
     with torch.no_grad():
         for core, target in zip(cores(model), plain_cores, strict=True):

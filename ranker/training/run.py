@@ -22,10 +22,13 @@ from ranker.corpora import Pair
 from ranker.encoders import load_encoder
 from ranker.encoders.torch import TorchEncoder, layout_of
 from ranker.errors import NotFoundError, TrainingError
+from ranker.home import Home
+from ranker.labels import Prepender
 from ranker.storage import exclusive, storage_errors
 from ranker.training.batches import DistinctResponses, PairCollator
 from ranker.training.data import pair_dataset, pairs_hash, stage_pairs
 from ranker.training.folder import StageFolder, StageResult, replace_folder, step_of
+from ranker.training.labels import find_prepender
 from ranker.training.losses import DistillationLoss, RankingLoss
 from ranker.training.models import (
     build_model,
@@ -53,18 +56,21 @@ def run_recipe(
     only: Sequence[str] = (),
     start: Path | None = None,
     fresh: bool = False,
+    home: Home | None = None,
     console: Console | None = None,
 ) -> list[StageResult]:
     """Run the stages that are not done yet, resuming the one that was interrupted.
 
     `data` maps corpora to their folders or files; `start` is a model folder to begin from instead of a new
-    model. The same recipe, data and seed give the same weights, interrupted or not.
+    model; `home` is where label models to prepend are looked for, before the package's own. The same recipe,
+    data and seed give the same weights, interrupted or not.
 
     Raises TrainingError where the folder holds a run with other settings, and after SIGINT or SIGTERM, when a
     checkpoint is saved.
     """
     console = console or Console(stderr=True)
     results: list[StageResult] = []
+    prepender = find_prepender(recipe.model, start, home)
 
     def texts() -> Iterator[str]:
         for stage in recipe.stages().values():
@@ -78,13 +84,20 @@ def run_recipe(
                 shutil.rmtree(place.path, ignore_errors=True)
             pairs = stage_pairs(stage, data)
             sha256 = pairs_hash(pairs)
-            place.claim(name, stage, recipe.model, sha256, start)
+            place.claim(
+                name,
+                stage,
+                recipe.model,
+                sha256,
+                start,
+                labels_sha256=prepender.setting.sha256 if prepender else None,
+            )
             result = place.result()
             if result is None:
                 transformers.set_seed(stage.seed)
-                model = build_model(recipe.model, start, texts)
+                model = build_model(recipe.model, start, texts, prepender)
                 result = _StageRun(
-                    name, stage, recipe.model, place, pairs, sha256, model, start, measure, console
+                    name, stage, recipe.model, place, pairs, sha256, model, start, prepender, measure, console
                 ).run()
         console.print(f"{name}: done, best P@1 {result.metrics['p_at_1']:.2f} on validation", highlight=False)
         results.append(result)
@@ -104,6 +117,7 @@ class _StageRun:
     pairs_sha256: str
     model: SentenceTransformer
     start: Path | None
+    prepender: Prepender | None
     measure: Measure
     console: Console
 
@@ -140,7 +154,7 @@ class _StageRun:
         if self.stage.hard_negatives:
             with self._bf16():
                 negatives = mined_negatives(
-                    TorchEncoder(self.model, max_tokens=self.settings.max_tokens),
+                    self._encoder(),
                     self.pairs,
                     self.pairs_sha256,
                     self.folder.vectors,
@@ -149,7 +163,8 @@ class _StageRun:
                     margin=self.stage.negative_margin,
                     seed=self.stage.seed,
                 )
-        return pair_dataset(self.pairs, layout_of(self.model, max_tokens=self.settings.max_tokens), negatives)
+        layout = layout_of(self.model, max_tokens=self.settings.max_tokens, prepender=self.prepender)
+        return pair_dataset(self.pairs, layout, negatives)
 
     def _loss(self) -> RankingLoss | DistillationLoss:
         stage = self.stage
@@ -227,7 +242,10 @@ class _StageRun:
     def figures(self) -> dict[str, float]:
         """What `measure` says of the model as it is now."""
         with self._bf16():
-            return dict(self.measure(TorchEncoder(self.model, max_tokens=self.settings.max_tokens)))
+            return dict(self.measure(self._encoder()))
+
+    def _encoder(self) -> TorchEncoder:
+        return TorchEncoder(self.model, max_tokens=self.settings.max_tokens, prepender=self.prepender)
 
     @property
     def _weights(self) -> int:
@@ -237,8 +255,14 @@ class _StageRun:
         """Write the model as it is now to where the result goes."""
         if self.settings.lora_rank and self.settings.is_one_tower:
             replace_folder(self.folder.adapter, lambda path: _save_plainly(self.model, path))
-        whole = merged(self.model, self.settings, self.start)
-        replace_folder(self.folder.model, lambda path: _save_plainly(whole, path))
+        whole = merged(self.model, self.settings, self.start, self.prepender)
+
+        def write(path: Path) -> None:
+            _save_plainly(whole, path)
+            if self.prepender is not None:
+                self.prepender.save(path)
+
+        replace_folder(self.folder.model, write)
 
     def _finish(self, watcher: Watcher, steps: int) -> StageResult:
         result = StageResult(

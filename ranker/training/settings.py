@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from ranker.config import from_table, read_toml
 from ranker.errors import ConfigError, NotFoundError
+from ranker.labels import Prepend
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -52,6 +53,8 @@ class ModelSettings:
     """0: twice the rank."""
     max_tokens: int = 100
     """Of a context (the newest are kept) and of a candidate (the first)."""
+    prepend: str | None = None
+    """`kind:k`, such as "emotion:1": that many predicted labels before each text, beyond max_tokens."""
     layers: int = 4
     heads_per_layer: int = 6
     width: int = 300
@@ -67,6 +70,13 @@ class ModelSettings:
             raise ConfigError("[model] lora_rank is for pretrained models", fix="Set lora_rank = 0")
         if self.width % self.heads_per_layer:
             raise ConfigError(f"[model] width {self.width} is not a multiple of heads_per_layer")
+        if self.prepend is not None:
+            Prepend.parse(self.prepend)
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest input: the text's and the prepended labels'."""
+        return self.max_tokens + (Prepend.parse(self.prepend).k if self.prepend else 0)
 
     @property
     def is_one_tower(self) -> bool:

@@ -33,7 +33,7 @@ def transformer_towers(settings: ModelSettings, texts: Iterable[str]) -> list[Tr
         intermediate_size=settings.feed_forward,
         hidden_dropout_prob=settings.dropout,
         attention_probs_dropout_prob=settings.dropout,
-        max_position_embeddings=settings.max_tokens + 1,
+        max_position_embeddings=settings.longest + 1,
         type_vocab_size=1,
         pad_token_id=0,
     )

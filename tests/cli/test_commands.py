@@ -67,7 +67,7 @@ def test_query_as_a_table(cli: Cli) -> None:
 
 
 def test_query_reads_contexts_from_stdin(cli: Cli) -> None:
-    lines = b'plain text\n["one turn", "another"]\n{"context": "from an object"}\n\nbroken \xff utf-8\n{not json\n'
+    lines = b'plain text\n["one turn", "another"]\n{"context": "from an object"}\n\nbroken \xff utf-8\n{x\n'
     done = cli("query", "-k", "1", stdin=lines)
     assert done.code == 0, done.err
     assert [ranking["context"] for ranking in done.lines] == [
@@ -75,7 +75,7 @@ def test_query_reads_contexts_from_stdin(cli: Cli) -> None:
         ["one turn", "another"],
         ["from an object"],
         ["broken � utf-8"],
-        ["{not json"],
+        ["{x"],
     ]
 
 

@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 
 from ranker.encoders import OnnxEncoder
-from ranker.encoders.card import CARD_FILE, EncoderCard, FileStamp, Prepend
+from ranker.encoders.card import CARD_FILE, EncoderCard, FileStamp
 from ranker.encoders.loading import EMBEDDED_ENCODER
 from ranker.errors import ConfigError, InputError, IntegrityError
+from ranker.labels import Prepend
 from ranker.types import Calibration, Context, Encoder
 
 TEXTS = [
@@ -206,10 +207,4 @@ def test_a_card_that_contradicts_its_files_is_refused(folder: Path) -> None:
 def test_a_card_cannot_name_files_elsewhere(folder: Path) -> None:
     edit_card(folder, lambda card: card["files"].append({"name": "../x", "sha256": "0", "size": 1}))
     with pytest.raises(IntegrityError, match="outside"):
-        OnnxEncoder(folder)
-
-
-def test_prepended_labels_are_not_silently_left_out(folder: Path) -> None:
-    edit_card(folder, lambda card: card.update(prepend={"kind": "emotion", "k": 1}))
-    with pytest.raises(ConfigError, match="emotion"):
         OnnxEncoder(folder)

@@ -186,3 +186,20 @@ def test_respond_tells_the_users_emotions(ranker: Ranker) -> None:
     assert {label.kind for label in labels} == {"emotion"}
     assert labels[0].name in {"afraid", "terrified", "anxious", "apprehensive"}
     assert 1 >= labels[0].probability >= labels[1].probability >= labels[2].probability > 0
+
+
+def test_vectors_encoded_before_give_the_same(ranker: Ranker) -> None:
+    contexts = [Context.of("my dog"), Context.of(["hello", "an exam"])]
+    vectors = ranker.encoder.encode_contexts(contexts)
+    assert ranker.rank_vectors(contexts, vectors, 3) == ranker.rank_many(contexts, 3)
+    assert ranker.respond_vector(contexts[0], vectors[:1]) == ranker.respond(contexts[0])
+    assert len(ranker.respond_vector(contexts[0], vectors[:1], k=2).ranking or ()) == 2
+
+
+def test_blocked_candidates_are_left_out_and_the_next_move_up(ranker: Ranker) -> None:
+    first, second, *_ = ranker.rank("my dog", k=7)
+    left = ranker.rank("my dog", k=7, filters=Filters(blocked=frozenset({first.candidate.id})))
+    assert len(left) == 6
+    assert (left[0].candidate, left[0].rank) == (second.candidate, 1)
+    every = frozenset(place.candidate.id for place in ranker.rank("my dog", k=7, keep_echoes=True))
+    assert len(ranker.rank("my dog", filters=Filters(blocked=every))) == 0

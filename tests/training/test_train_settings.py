@@ -14,7 +14,7 @@ def test_every_preset_loads() -> None:
     assert preset_names() == ["mini", "quality", "transformer"]
     stages = {name: list(load_recipe(name).stages()) for name in preset_names()}
     assert stages == {
-        "mini": ["finetune", "distill"],
+        "mini": ["distill"],
         "quality": ["finetune"],
         "transformer": ["pretrain", "finetune"],
     }
@@ -51,12 +51,12 @@ def test_a_file_is_a_preset_too(tmp_path: Path) -> None:
     ("preset", "override", "message"),
     [
         ("minni", "", "Did you mean 'mini'"),
-        ("mini", "finetune.epoch=1", "Did you mean 'epochs'"),
-        ("mini", "finetune.epochs", "table.key=value"),
-        ("mini", "finetun.epochs=1", "unknown table"),
-        ("mini", "finetune.batch_size=1", "batch_size must be 2"),
-        ("mini", "finetune.scale=0", "scale must be above 0"),
-        ("mini", "finetune.precision=fp8", "must be one of"),
+        ("quality", "finetune.epoch=1", "Did you mean 'epochs'"),
+        ("quality", "finetune.epochs", "table.key=value"),
+        ("quality", "finetun.epochs=1", "unknown table"),
+        ("quality", "finetune.batch_size=1", "batch_size must be 2"),
+        ("quality", "finetune.scale=0", "scale must be above 0"),
+        ("quality", "finetune.precision=fp8", "must be one of"),
         ("mini", "model.base=''", "no base"),
         ("mini", "distill.hard_negatives=2", "not both"),
         ("transformer", "model.width=301", "not a multiple"),
@@ -69,7 +69,7 @@ def test_wrong_settings_say_so(preset: str, override: str, message: str) -> None
 
 
 def test_stages_that_cannot_run() -> None:
-    recipe = load_recipe("mini", ["distill.teachers=[]"])
+    recipe = load_recipe("mini", ["distill.teachers=[]", "finetune.epochs=1"])
     assert list(recipe.stages(["finetune"])) == ["finetune"]
     with pytest.raises(ConfigError, match="--teacher"):
         recipe.stages()
