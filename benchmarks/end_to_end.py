@@ -17,7 +17,16 @@ from typing import Annotated
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import typer
-from measure import candidate_texts, candidate_vectors, console, contexts, latency, peak_memory_mb, table
+from measure import (
+    candidate_texts,
+    candidate_vectors,
+    console,
+    contexts,
+    latency,
+    peak_memory_mb,
+    table,
+    widened,
+)
 
 from ranker import Candidate, Ranker, load_encoder
 from ranker.bundle import PoolNote, write_bundle
@@ -28,6 +37,7 @@ def main(
     model: Annotated[str, typer.Option(help="sentence-transformers folder or hub id")],
     data: Annotated[Path | None, typer.Option(help="folder of the corpora")] = None,
     sizes: str = "20000,200000,1000000",
+    encoded: Annotated[int, typer.Option(help="encode so many texts; beyond them, mixtures of two")] = 0,
 ) -> None:
     import torch
     from sentence_transformers import SentenceTransformer
@@ -39,8 +49,9 @@ def main(
     peer.max_seq_length = 100
     separator = str(peer.tokenizer.sep_token)
     wanted = [int(size) for size in sizes.split(",")]
-    texts = candidate_texts(data, max(wanted))
-    vectors = candidate_vectors(encoder, texts)
+    texts = candidate_texts(data, encoded or max(wanted))
+    vectors = widened(candidate_vectors(encoder, texts), max(wanted) if encoded else 0)
+    texts += [f"{texts[row % len(texts)]} ({row})" for row in range(len(texts), len(vectors))]
     asked = contexts(data, 300)
     joined = [separator.join(context.turns) for context in asked]
     shown = table(

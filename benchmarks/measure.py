@@ -99,6 +99,22 @@ def candidate_vectors(encoder: Encoder, texts: Sequence[str]) -> Vectors:
     return vectors
 
 
+def widened(vectors: Vectors, count: int) -> Vectors:
+    """`vectors`, filled up to `count` rows with mixtures: uneven normalised sums of two of them each."""
+    missing = count - len(vectors)
+    if missing <= 0:
+        return vectors
+    rng = np.random.default_rng(0)
+    made = np.empty((count, vectors.shape[1]), np.float32)
+    made[: len(vectors)] = vectors
+    for start in range(len(vectors), count, 65_536):
+        rows = rng.integers(len(vectors), size=(2, min(65_536, count - start)))
+        share = rng.uniform(0.1, 0.4, size=(rows.shape[1], 1)).astype(np.float32)
+        mixed = (1 - share) * vectors[rows[0]] + share * vectors[rows[1]]
+        made[start : start + len(mixed)] = mixed / np.linalg.norm(mixed, axis=1, keepdims=True)
+    return made
+
+
 def _utterances(data: Path | None) -> Iterator[Candidate]:
     samples = {"ed": "sample", "dailydialog": "sample", "reddit": "sample"}
     for name, reader in CORPORA.items():

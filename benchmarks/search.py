@@ -15,7 +15,16 @@ from typing import Annotated
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import typer
-from measure import candidate_texts, candidate_vectors, console, contexts, latency, peak_memory_mb, table
+from measure import (
+    candidate_texts,
+    candidate_vectors,
+    console,
+    contexts,
+    latency,
+    peak_memory_mb,
+    table,
+    widened,
+)
 
 from ranker import load_encoder
 from ranker.index import ExactIndex, Kind, as_kind, build_index, choose_kind, measured_recall
@@ -26,11 +35,12 @@ def main(
     sizes: str = "20000,200000,1000000",
     kinds: str = "",
     peer: Annotated[bool, typer.Option(help="also time semantic_search")] = True,
+    encoded: Annotated[int, typer.Option(help="encode so many texts; beyond them, mixtures of two")] = 0,
 ) -> None:
     encoder = load_encoder()
     wanted = [int(size) for size in sizes.split(",")]
-    texts = candidate_texts(data, max(wanted))
-    vectors = candidate_vectors(encoder, texts)
+    texts = candidate_texts(data, encoded or max(wanted))
+    vectors = widened(candidate_vectors(encoder, texts), max(wanted) if encoded else 0)
     asked = encoder.encode_contexts(contexts(data, 500))
     held_out, tuning = asked[:300], asked[300:]
     rows = [held_out[row : row + 1] for row in range(len(held_out))]
