@@ -118,7 +118,7 @@ def _checked(value: Any, kind: Any, where: str) -> Any:
     elif isinstance(kind, type) and isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
         return value
     elif dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
-        return from_table(kind, value, source=where)  # type: ignore[arg-type]
+        return from_table(kind, value, source=where)  # type: ignore[arg-type] # a dataclass type, as just checked
     raise ConfigError(f"{where} must be {getattr(kind, '__name__', kind)}, not {value!r}")
 
 

@@ -165,7 +165,7 @@ class Bundle:
         if len(self.segments) == 1:
             return self.segments[0].search(vectors, k, allowed)
         found = []
-        for segment, start in zip(self.segments, self._starts, strict=False):
+        for segment, start in zip(self.segments, self._starts[:-1], strict=True):
             part = None if allowed is None else allowed[start : start + segment.note.count]
             hits = segment.search(vectors, k, part)
             found.append(Hits(hits.scores, hits.ids + start))
@@ -183,7 +183,7 @@ class Bundle:
 
     def _rows_of(self, values: Collection[str], *, texts: bool) -> list[int]:
         found: list[int] = []
-        for segment, start in zip(self.segments, self._starts, strict=False):
+        for segment, start in zip(self.segments, self._starts[:-1], strict=True):
             found += (int(start) + row for row in segment.rows_of(values, texts=texts))
         kept = self._kept
         return found if kept is None else [row for row in found if kept[row]]
