@@ -10,7 +10,8 @@
     ├── IntegrityError      a file that is corrupt, truncated or of another kind
     ├── MismatchError       an index made by another encoder than the one at hand
     ├── MissingExtraError   a feature whose optional dependencies are not installed
-    └── TrainingError       a training run that cannot start, go on or be exported
+    ├── TrainingError       a training run that cannot start, go on or be exported
+    └── GenerationError     a generator that is down, broken or too slow
 
 A message is one line: what happened, where, and (after the full stop) what to run next.
 """
@@ -83,6 +84,10 @@ class MissingExtraError(RankerError):
 
 class TrainingError(RankerError):
     """A training run that cannot start, go on or be exported."""
+
+
+class GenerationError(RankerError):
+    """A generator that is down, broken or too slow."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -226,9 +226,17 @@ class Reply:
 
 
 class Fallback(Protocol):
-    """Answers when nothing in the pool fits."""
+    """Answers when nothing in the pool fits. Both methods raise GenerationError where it cannot, or not in time.
 
-    def reply(self, context: Context) -> Reply: ...
+    `hints` are the best retrieved replies: a fallback may take them as examples.
+    """
+
+    @property
+    def name(self) -> str: ...
+    def reply(self, context: Context, hints: Sequence[str] = ()) -> Reply: ...
+    def stream(self, context: Context, hints: Sequence[str] = ()) -> Iterator[str]:
+        """The reply in pieces as they are made; joined, they are the text of `reply`."""
+        ...
 
 
 class Reranker(Protocol):

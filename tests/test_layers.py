@@ -12,7 +12,7 @@ PACKAGE = Path(ranker.__file__).parent
 LAYERS = (
     {"types", "errors"},
     {"config", "home", "storage"},
-    {"index", "labels", "pools", "corpora", "knowledge"},
+    {"index", "labels", "pools", "corpora", "knowledge", "safety"},
     {"encoders", "rerank", "generation"},
     {"training", "evaluation", "bundle", "feedback"},
     {"engine"},

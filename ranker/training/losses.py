@@ -81,7 +81,24 @@ class LengthSorted:
         return [[torch.cat(parts)[places]] for parts, places in zip(vectors, self._places, strict=True)]
 
 
-class RankingLoss(LengthSorted, CachedMultipleNegativesRankingLoss):
+class MicroBatched(LengthSorted, CachedLossMixin):
+    """A loss over a batch that is embedded in micro-batches: by sentence-transformers' gradient cache, or, where
+    memory allows, with all graphs kept, which saves the second embedding (a quarter of a step)."""
+
+    uses_gradient_cache: bool
+
+    def over_batch(self, columns: Iterable[dict[str, Tensor]], labels: Tensor | None) -> Tensor:
+        ordered = self.sorted_columns(columns)
+        if self.uses_gradient_cache or not torch.is_grad_enabled():
+            return self.forward_cached(ordered, labels)
+        vectors = [
+            [part for part, _ in self.embed_minibatch_iter(column, with_grad=True, copy_random_state=False)]
+            for column in ordered
+        ]
+        return self.calculate_loss(vectors, labels)
+
+
+class RankingLoss(MicroBatched, CachedMultipleNegativesRankingLoss):
     """sentence-transformers' cached in-batch softmax, which also notes P@1 in the batch."""
 
     def __init__(
@@ -92,6 +109,7 @@ class RankingLoss(LengthSorted, CachedMultipleNegativesRankingLoss):
         learned_scale: bool,
         both_directions: bool,
         micro_batch: int,
+        gradient_cache: bool = True,
     ) -> None:
         super().__init__(
             model,
@@ -100,6 +118,7 @@ class RankingLoss(LengthSorted, CachedMultipleNegativesRankingLoss):
             directions=("query_to_doc", "doc_to_query") if both_directions else ("query_to_doc",),
             partition_mode="per_direction",
         )
+        self.uses_gradient_cache = gradient_cache
         self.batch_loss = self.batch_precision = 0.0
         if learned_scale:
             setattr(self.loss, "scale", nn.Parameter(torch.tensor(float(scale))))  # noqa: B010 - declared a float
@@ -114,7 +133,9 @@ class RankingLoss(LengthSorted, CachedMultipleNegativesRankingLoss):
         ordered = [vectors for (vectors,) in self.restored(reps)]
         self.batch_precision = batch_precision(ordered[0], ordered[1])
         if not with_backward:
-            return super().calculate_loss([[vectors] for vectors in ordered], labels)
+            whole: Tensor = super().calculate_loss([[vectors] for vectors in ordered], labels)
+            self.batch_loss = float(whole.detach())
+            return whole
         # The parent goes back chunk by chunk, so it gets leaves; their gradients then pass the sorting once.
         leaves = [vectors.detach().requires_grad_() for vectors in ordered]
         loss: Tensor = super().calculate_loss([[leaf] for leaf in leaves], labels, with_backward=True)
@@ -123,10 +144,10 @@ class RankingLoss(LengthSorted, CachedMultipleNegativesRankingLoss):
         return loss
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
-        return super().forward(self.sorted_columns(sentence_features), labels)
+        return self.over_batch(sentence_features, labels)
 
 
-class DistillationLoss(LengthSorted, CachedLossMixin, nn.Module):
+class DistillationLoss(MicroBatched, nn.Module):
     """The teacher's scores over the batch, and a share of the true responses.
 
     Own code because sentence-transformers' distillation losses take one row of teacher scores per context,
@@ -144,9 +165,11 @@ class DistillationLoss(LengthSorted, CachedLossMixin, nn.Module):
         label_weight: float,
         both_directions: bool,
         micro_batch: int,
+        gradient_cache: bool = True,
     ) -> None:
         super().__init__()
         self.model = model
+        self.uses_gradient_cache = gradient_cache
         self.mini_batch_size = micro_batch
         self.scale = scale
         self.teacher_scale = teacher_scale
@@ -184,7 +207,7 @@ class DistillationLoss(LengthSorted, CachedLossMixin, nn.Module):
         return loss
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
-        return self.forward_cached(self.sorted_columns(sentence_features), labels)
+        return self.over_batch(sentence_features, labels)
 
     def get_config_dict(self) -> dict[str, Any]:
         return {

@@ -175,6 +175,7 @@ class _StageRun:
                 learned_scale=stage.scale_learning_rate > 0,
                 both_directions=stage.both_directions,
                 micro_batch=stage.micro_batch,
+                gradient_cache=stage.gradient_cache,
             )
         with self._bf16():
             contexts, responses = teacher_vectors(
@@ -193,6 +194,7 @@ class _StageRun:
             label_weight=stage.label_weight,
             both_directions=stage.both_directions,
             micro_batch=stage.micro_batch,
+            gradient_cache=stage.gradient_cache,
         )
 
     def _trainer(

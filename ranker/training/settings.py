@@ -102,6 +102,8 @@ class StageSettings:
     batch_size: int = 256
     micro_batch: int = 32
     """Pairs embedded at a time; the gradient cache makes the rest of the batch fit in memory."""
+    gradient_cache: bool = True
+    """False: a quarter faster, with the whole batch's activations in memory at once."""
     learning_rate: float = 5e-5
     warmup: float = 0.1
     """Share of the steps."""
