@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import resource
 import sys
 import time
@@ -18,6 +19,7 @@ from rich.table import Table
 
 from ranker.corpora import ReadReport, pairs, read_dialogues
 from ranker.home import packaged_pools
+from ranker.labels.newsgroups import read_newsgroups
 from ranker.pools import CleaningSettings, clean
 from ranker.types import Candidate, Context, Encoder, Vectors
 
@@ -124,3 +126,7 @@ def _utterances(data: Path | None) -> Iterator[Candidate]:
         for dialogue in read_dialogues(reader, folder, "train", ReadReport()):
             for turn in dialogue.turns:
                 yield Candidate("", turn.text, name)
+    if data is not None:
+        for text, _ in read_newsgroups(data / "20news", "train"):
+            for sentence in re.split(r"(?<=[.!?]) ", text):
+                yield Candidate("", sentence, "20news")

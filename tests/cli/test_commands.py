@@ -6,6 +6,7 @@ import io
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ class Done:
         self.code, self.out, self.err = code, out, err
 
     @property
-    def lines(self) -> list[dict[str, object]]:
+    def lines(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.out.splitlines()]
 
 
@@ -81,7 +82,7 @@ def test_query_reads_contexts_from_stdin(cli: Cli) -> None:
 
 def test_query_merges_pools(cli: Cli) -> None:
     done = cli("query", "--pool", "ed", "--pool", "dailydialog", "-k", "50", "Where is the station?")
-    pools = {place["pool"] for place in done.lines[0]["ranking"]}  # type: ignore[attr-defined]
+    pools = {place["pool"] for place in done.lines[0]["ranking"]}
     assert pools == {"ed", "dailydialog"}
 
 
@@ -138,12 +139,12 @@ def test_build_add_remove_round_trip(cli: Cli, tmp_path: Path) -> None:
     new = "Roses need a lot of sun, so put them by the south wall."
     assert cli("add", "garden", new).code == 0
     first = cli("query", "--pool", "garden", "Where should I plant my roses?", "-k", "30").lines[0]["ranking"]
-    assert first[0]["text"] == new  # type: ignore[index]
-    assert len(first) == 21  # type: ignore[arg-type]
+    assert first[0]["text"] == new
+    assert len(first) == 21
     assert cli("remove", "garden", "--text", new).code == 0
     after = cli("query", "--pool", "garden", "Where should I plant my roses?", "-k", "30").lines[0]["ranking"]
-    assert len(after) == 20  # type: ignore[arg-type]
-    assert new not in [place["text"] for place in after]  # type: ignore[attr-defined]
+    assert len(after) == 20
+    assert new not in [place["text"] for place in after]
 
 
 def test_build_index_says_that_it_is_the_sample(cli: Cli) -> None:

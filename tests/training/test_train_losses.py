@@ -89,7 +89,10 @@ def gradients(
 
 @pytest.mark.parametrize("both", [False, True])
 @pytest.mark.parametrize("count", [2, 4])
-def test_cached_loss_is_the_full_batch_loss(model: SentenceTransformer, both: bool, count: int) -> None:
+@pytest.mark.parametrize("cache", [False, True])
+def test_micro_batched_loss_is_the_full_batch_loss(
+    model: SentenceTransformer, both: bool, count: int, cache: bool
+) -> None:
     """Value and gradients equal those of sentence-transformers' plain loss over the whole batch."""
     plain = MultipleNegativesRankingLoss(
         model,
@@ -97,12 +100,15 @@ def test_cached_loss_is_the_full_batch_loss(model: SentenceTransformer, both: bo
         directions=("query_to_doc", "doc_to_query") if both else ("query_to_doc",),
         partition_mode="per_direction",
     )
-    cached = RankingLoss(model, scale=20.0, learned_scale=False, both_directions=both, micro_batch=3)
+    micro_batched = RankingLoss(
+        model, scale=20.0, learned_scale=False, both_directions=both, micro_batch=3, gradient_cache=cache
+    )
     expected = gradients(plain, model, columns(count))
-    found = gradients(cached, model, columns(count))
+    found = gradients(micro_batched, model, columns(count))
     assert len(found) == len(expected) > 10
     for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    assert micro_batched.batch_loss == pytest.approx(float(expected[0]), rel=1e-4)
 
 
 def test_our_function_is_theirs(model: SentenceTransformer) -> None:
