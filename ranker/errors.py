@@ -6,6 +6,7 @@
     ├── NotFoundError       a pool, index, encoder or file that is not there
     ├── CorpusError         a raw corpus without a usable row
     ├── StorageError        a disk that is full, read-only or locked by another process
+    │   └── FullError       a store that holds as many entries as it may
     ├── DownloadError       a transfer that failed or did not match its checksum
     ├── IntegrityError      a file that is corrupt, truncated or of another kind
     ├── MismatchError       an index made by another encoder than the one at hand
@@ -57,6 +58,10 @@ class CorpusError(RankerError):
 
 class StorageError(RankerError):
     """A disk that is full, read-only or locked by another process."""
+
+
+class FullError(StorageError):
+    """A store that holds as many entries as it may."""
 
 
 class DownloadError(RankerError):

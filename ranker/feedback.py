@@ -3,6 +3,10 @@
 The store is one file in WAL mode. Every entry is committed with `synchronous=FULL`: entries are rare and
 people write them once, so each is on disk before the caller hears of it, and outlives a power cut as well as
 kill -9.
+
+It holds a limited number of entries. Where one more comes, those that have done their work make room: the
+oldest dismissed ones, then the oldest edits that were applied. What is pending stays, and so does every
+report that counts: it goes on keeping its reply back, from an index that is built anew too.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
-from ranker.errors import InputError, IntegrityError, NotFoundError, StorageError
+from ranker.errors import FullError, InputError, IntegrityError, NotFoundError, StorageError
 from ranker.storage import storage_errors
 from ranker.types import Context, clean_text
 
@@ -29,6 +33,9 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 State = Literal["pending", "applied", "dismissed"]
 """Pending until an operator applies it (to the indexes) or dismisses it (it then counts no more)."""
 STATES: tuple[State, ...] = get_args(State)
+
+MAX_ENTRIES = 100_000
+"""Of a store that is not told otherwise. An entry usually takes about a kilobyte."""
 
 _BUSY_SECONDS = 10.0
 _COLUMNS = "id, time, kind, context, candidate_id, text, pool, edited_text, reason, state"
@@ -90,20 +97,22 @@ class Edit(Entry):
 class FeedbackStore:
     """Reports and edits in one SQLite file, safe from several threads and processes. Close it when done."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, connection: sqlite3.Connection, max_entries: int) -> None:
         """Over a migrated `connection`: use `FeedbackStore.open`."""
         self.path = path
+        self.max_entries = max_entries
         self._connection = connection
         self._lock = threading.RLock()
         self._blocked: frozenset[str] = frozenset()
         self._blocked_at: tuple[int, int] | None = None
 
     @classmethod
-    def open(cls, path: Path) -> FeedbackStore:
+    def open(cls, path: Path, *, max_entries: int = MAX_ENTRIES) -> FeedbackStore:
         """The store at `path`, made where there is none and migrated where it is older.
 
-        Raises StorageError where the disk refuses, and IntegrityError where the file is something else or
-        was made by a newer version of the package.
+        `max_entries` is how many it may hold when an entry is written. Raises StorageError where the disk
+        refuses, and IntegrityError where the file is something else or was made by a newer version of the
+        package.
         """
         with storage_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -121,7 +130,7 @@ class FeedbackStore:
             except BaseException:
                 connection.close()
                 raise
-        return cls(path, connection)
+        return cls(path, connection, max_entries)
 
     def close(self) -> None:
         with self._lock:
@@ -142,7 +151,10 @@ class FeedbackStore:
         pool: str = "",
         reason: str = "",
     ) -> Report:
-        """Keep that the reply `text` to this context was reported. Raises InputError for an empty text."""
+        """Keep that the reply `text` to this context was reported.
+
+        Raises InputError for an empty text, FullError where the store has no room.
+        """
         fields = _fields(context, text, candidate_id, pool, reason)
         id, time = self._insert("report", fields, edited_text="")
         return Report(id=id, time=time, **fields)
@@ -159,7 +171,7 @@ class FeedbackStore:
     ) -> Edit:
         """Keep that `edited_text` should have been said instead of `text`.
 
-        Raises InputError where one is empty or the two are the same.
+        Raises InputError where one is empty or the two are the same, FullError where the store has no room.
         """
         fields = _fields(context, text, candidate_id, pool, reason)
         edited = _text(edited_text, "edited text")
@@ -224,12 +236,31 @@ class FeedbackStore:
             fields["reason"],
         )
         with self._lock, self._writing() as connection:
+            self._make_room(connection)
             done = connection.execute(
                 "INSERT INTO entries (time, kind, context, candidate_id, text, pool, edited_text, reason)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 values,
             )
         return int(done.lastrowid or 0), time
+
+    def _make_room(self, connection: sqlite3.Connection) -> None:
+        """Remove what may go until one more entry fits; raises FullError where it still does not."""
+        [(count,)] = connection.execute("SELECT COUNT(*) FROM entries")
+        excess = count + 1 - self.max_entries
+        if excess <= 0:
+            return
+        gone = connection.execute(
+            "DELETE FROM entries WHERE id IN (SELECT id FROM entries"
+            " WHERE state = 'dismissed' OR (state = 'applied' AND kind = 'edit')"
+            " ORDER BY state != 'dismissed', id LIMIT ?)",
+            (excess,),
+        )
+        if gone.rowcount < excess:
+            raise FullError(
+                f"the feedback store {self.path} is full: {count:,} entries, none of which may go",
+                fix="Look at them: ranker feedback list, then apply or dismiss them",
+            )
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:

@@ -55,6 +55,10 @@ class Home:
         return self.root / "models"
 
     @property
+    def generators(self) -> Path:
+        return self.root / "generators"
+
+    @property
     def runs(self) -> Path:
         return self.root / "runs"
 

@@ -146,6 +146,8 @@ class Ranking(Sequence[Ranked]):
     context: Context
     places: tuple[Ranked, ...]
     confidence: float | None = None
+    refused: int = 0
+    """How many candidates that would stand among these were left out, since they may not be said."""
 
     def __len__(self) -> int:
         return len(self.places)
@@ -226,7 +228,7 @@ class Reply:
 
 
 class Fallback(Protocol):
-    """Answers when nothing in the pool fits. Both methods raise GenerationError where it cannot, or not in time.
+    """Answers when nothing in the pool fits. Both methods raise GenerationError where it cannot in time.
 
     `hints` are the best retrieved replies: a fallback may take them as examples.
     """
@@ -239,6 +241,7 @@ class Fallback(Protocol):
         ...
 
 
+@runtime_checkable
 class Reranker(Protocol):
     """Scores texts as replies to a context: (texts,), larger is better."""
 

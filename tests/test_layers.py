@@ -12,7 +12,8 @@ PACKAGE = Path(ranker.__file__).parent
 LAYERS = (
     {"types", "errors"},
     {"config", "home", "storage"},
-    {"index", "labels", "pools", "corpora", "knowledge", "safety"},
+    {"safety"},  # below the pools, which leave profane candidates out
+    {"index", "labels", "pools", "corpora", "knowledge"},
     {"encoders", "rerank", "generation"},
     {"training", "evaluation", "bundle", "feedback"},
     {"engine"},

@@ -13,6 +13,8 @@ from typer.core import TyperGroup
 
 from ranker.cli import (
     evaluate,
+    evaluate_fallback,
+    evaluate_generation,
     export,
     feedback,
     indexes,
@@ -20,8 +22,10 @@ from ranker.cli import (
     label,
     pools,
     query,
+    safety,
     serve,
     train,
+    train_generator,
     train_labels,
 )
 from ranker.cli.output import err
@@ -80,14 +84,19 @@ app.command("remove", rich_help_panel="Pools and indexes")(indexes.remove)
 app.command("serve", rich_help_panel="Serve")(serve.serve)
 app.add_typer(feedback.app, name="feedback", rich_help_panel="Serve")
 app.command("train", rich_help_panel="Research")(train.train)
+app.command("train-generator", rich_help_panel="Research")(train_generator.train_generator)
 app.command("train-labels", rich_help_panel="Research")(train_labels.train_labels)
+app.command("train-safety", rich_help_panel="Research")(safety.train_safety)
 evaluation = typer.Typer(
     cls=_EvaluateGroup,
     no_args_is_help=True,
-    help="Measure an encoder (the default) or the labels, as the papers do.",
+    help="Measure an encoder (the default), the labels or a generator, as the papers do.",
 )
 evaluation.command("encoder")(evaluate.evaluate)
 evaluation.command("labels")(label.evaluate_labels)
+evaluation.command("safety")(safety.evaluate_safety)
+evaluation.command("generation")(evaluate_generation.evaluate_generation)
+evaluation.command("fallback")(evaluate_fallback.evaluate_fallback)
 app.add_typer(evaluation, name="evaluate", rich_help_panel="Research")
 app.command("export", rich_help_panel="Research")(export.export)
 app.command("info", rich_help_panel="Look inside")(inspect.info)

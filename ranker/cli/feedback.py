@@ -96,7 +96,7 @@ def export_pairs(
 ) -> None:
     """Write the edits as training pairs: a context and the reply that it should have got on each line.
 
-    Example: ranker feedback export --out feedback.jsonl, then ranker train ... --data generic=feedback.jsonl
+    Example: ranker feedback export --out feedback.jsonl, then ranker train ... --feedback feedback.jsonl
     """
     with _open(home_of(ctx)) as store:
         found = training_pairs(store.entries())

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from ranker.cli.generators import PREFIX, fetch_generator, import_generator
 from ranker.cli.options import JsonOption, home_of
 from ranker.cli.output import note, out, print_json, steps, table, wants_json
 from ranker.corpora import check_raw
@@ -42,13 +43,22 @@ def pools(ctx: typer.Context, as_json: JsonOption = None) -> None:
 
 def fetch(
     ctx: typer.Context,
-    pool: Annotated[str, typer.Argument(help="A pool whose card has a download URL, such as ed.")],
+    pool: Annotated[
+        str, typer.Argument(help="A pool whose card has a download URL, such as ed, or generator:chat.")
+    ],
 ) -> None:
-    """Download a pool's full corpus from its source, resuming and checking it.
+    """Download a pool's full corpus, or a generator's base model, from its source, resuming and checking it.
 
-    Example: ranker fetch ed && ranker build-index --pool ed
+    Examples:
+
+      ranker fetch ed && ranker build-index --pool ed
+
+      ranker fetch generator:chat
     """
     home = home_of(ctx)
+    if pool.startswith(PREFIX):
+        fetch_generator(pool, home)
+        return
     card = load_card(pool, home)
     if card.url:
         note(f"{card.title}: {card.licence}{'' if card.commercial_use else ', not for commercial use'}")
@@ -64,22 +74,29 @@ def fetch(
 
 def import_pool(
     ctx: typer.Context,
-    pool: Annotated[str, typer.Argument(help="A known pool, or a new name for a pool of your own.")],
+    pool: Annotated[
+        str, typer.Argument(help="A known pool, a new name for one of your own, or generator:chat.")
+    ],
     path: Annotated[Path, typer.Argument(help="A folder, file or archive that you have.")],
     licence: Annotated[str, typer.Option(help="Licence of your own pool.")] = "unstated",
     commercial: Annotated[
         bool, typer.Option("--commercial", help="Your own pool may be used commercially.")
     ] = False,
 ) -> None:
-    """Take a corpus from files that you already have.
+    """Take a corpus, or a generator's base model, from files that you already have.
 
     Examples:
 
       ranker import ed ~/Downloads/empatheticdialogues
 
       ranker import support replies.jsonl --licence CC-BY-4.0
+
+      ranker import generator:chat ~/models/SmolLM2-135M-Instruct
     """
     home = home_of(ctx)
+    if pool.startswith(PREFIX):
+        import_generator(pool, path, home, licence=licence)
+        return
     try:
         card = load_card(pool, home)
     except NotFoundError:

@@ -11,12 +11,26 @@ import typer
 from rich.markup import escape
 
 from ranker.cli.options import DiversityOption, EncoderOption, JsonOption, PoolOption, home_of
-from ranker.cli.output import note, out, print_json, table, wants_json
-from ranker.engine import Boosts, Filters, Ranker
-from ranker.engine.shapes import ranking_as_json
+from ranker.cli.output import err, note, out, print_json, table, wants_json
+from ranker.config import settings
+from ranker.engine import Boosts, Draft, FallbackSettings, Filters, Ranker, When
+from ranker.engine.fallback import when_of
+from ranker.engine.shapes import ranking_as_json, reply_as_json
 from ranker.errors import InputError
-from ranker.types import Ranking
+from ranker.safety import SafetySettings
+from ranker.types import Context, Ranking, Response, Vectors
 
+FallbackOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="never|auto|always|NUMBER",
+        help="When the generator answers; a number: where the confidence is below it.",
+        show_default="auto: below what was measured",
+    ),
+]
+GeneratorOption = Annotated[
+    str | None, typer.Option(help="A generator by name or folder.", show_default="chat")
+]
 _BATCH = 256
 _COMMANDS = ":why the ranking behind the last reply · :reset start over · :quit leave"
 
@@ -49,9 +63,11 @@ def query(
     ] = False,
     diversity: DiversityOption = 0.0,
     encoder: EncoderOption = None,
+    fallback: FallbackOption = None,
+    generator: GeneratorOption = None,
     as_json: JsonOption = None,
 ) -> None:
-    """Rank replies to a conversation.
+    """Rank replies to a conversation. Where nothing fits, a generator answers; a crisis gets a fixed message.
 
     Examples:
 
@@ -63,21 +79,30 @@ def query(
 
       ranker query "I lost my job." --boost-intent questioning --boost-emotion hopeful
 
+      ranker query "My parrot has learnt to whistle Bach." --fallback always
+
       printf 'first context\\nsecond context\\n' | ranker query
     """
     from_stdin = not turns or turns == ["-"]
     if from_stdin and sys.stdin.isatty():
         raise InputError("no text given", fix='For example: ranker query "I finally got promoted at work!"')
-    ranker = Ranker.open(*(pool or ()), home=home_of(ctx), encoder=encoder)
+    ranker, when = _opened(ctx, pool, encoder, fallback, generator)
     filters = Filters(emotions=tuple(emotion or ()), intents=tuple(intent or ()), commercial_only=commercial)
     boosts = Boosts(tuple(boost_emotion or ()), tuple(boost_intent or ()), boost_weight, response_intent)
     batches = _stdin_batches() if from_stdin else iter([[turns or []]])
-    for contexts in batches:
-        for ranking in ranker.rank_many(contexts, k, filters=filters, boosts=boosts, diversity=diversity):
+    for batch in batches:
+        contexts = [Context.of(turns) for turns in batch]
+        vectors = ranker.encoder.encode_contexts(contexts)
+        rankings = ranker.rank_vectors(
+            contexts, vectors, k, filters=filters, boosts=boosts, diversity=diversity
+        )
+        for ranking, vector in zip(rankings, vectors, strict=True):
+            draft = ranker.draft_ranked(ranking, vector[None], fallback=when)
+            reply = None if draft is None else _completed(ranker, draft)
             if wants_json(as_json):
-                print_json(ranking_as_json(ranking))
+                print_json(ranking_as_json(ranking) | {"reply": reply and reply_as_json(reply)})
             else:
-                _print_ranking(ranking, show_context=from_stdin)
+                _print_answer(ranking, reply, show_context=from_stdin)
 
 
 def chat(
@@ -85,12 +110,14 @@ def chat(
     pool: PoolOption = None,
     diversity: DiversityOption = 0.0,
     encoder: EncoderOption = None,
+    fallback: FallbackOption = None,
+    generator: GeneratorOption = None,
 ) -> None:
     """Talk with the engine; it remembers the conversation.
 
     Inside: :why shows the ranking behind the last reply, :reset starts over, :quit leaves.
     """
-    ranker = Ranker.open(*(pool or ()), home=home_of(ctx), encoder=encoder)
+    ranker, when = _opened(ctx, pool, encoder, fallback, generator)
     note(_COMMANDS)
     turns: list[str] = []
     last: Ranking | None = None
@@ -109,18 +136,75 @@ def chat(
             note(f"Unknown command {line}. {_COMMANDS}")
         elif line:
             try:
-                last = ranker.rank([*turns, line], k=5, diversity=diversity)
+                context = Context.of([*turns, line])
             except InputError as error:
                 note(str(error))
                 continue
-            reply = last[0].candidate.text if last else "…"
-            turns += [line, reply]
-            out.print(f"[bold cyan]ranker>[/] {escape(reply)}", soft_wrap=True)
+            vector = ranker.encoder.encode_contexts([context])
+            [last] = ranker.rank_vectors([context], vector, k=5, diversity=diversity)
+            turns += [line, _say(ranker, last, vector, when)]
 
 
-def _print_ranking(ranking: Ranking, show_context: bool = False) -> None:
+def _opened(
+    ctx: typer.Context,
+    pool: list[str] | None,
+    encoder: str | None,
+    fallback: str | None,
+    generator: str | None,
+) -> tuple[Ranker, When]:
+    """The ranker with its generator and safety as flags, environment and the home's file say."""
+    home = home_of(ctx)
+    flags = {"generator": generator, "when": None if fallback is None else when_of(fallback)}
+    limits = settings(FallbackSettings, "fallback", file=home.config_file, flags=flags)
+    ranker = Ranker.open(
+        *(pool or ()),
+        home=home,
+        encoder=encoder,
+        generator=limits.generator or None,
+        limits=limits,
+        safety=settings(SafetySettings, "safety", file=home.config_file),
+    )
+    return ranker, limits.when
+
+
+def _completed(ranker: Ranker, draft: Draft) -> Response:
+    if not draft.asks_generator:
+        return draft.response
+    with err.status("generating", spinner="dots"):
+        return ranker.complete(draft)
+
+
+def _say(ranker: Ranker, ranking: Ranking, vector: Vectors, when: When) -> str:
+    """Print the reply, as it is made where it is generated, and return it."""
+    draft = ranker.draft_ranked(ranking, vector, fallback=when)
+    if draft is None:
+        return "…"
+    out.print("[bold cyan]ranker>[/] ", end="")
+    stream = ranker.stream(draft)
+    for piece in stream:
+        out.print(escape(piece), end="", soft_wrap=True)
+        out.file.flush()
+    out.print()
+    response = stream.response
+    if stream.is_cut:
+        out.print(f"[bold cyan]ranker>[/] {escape(response.text)}", soft_wrap=True)
+    if response.note:
+        note(response.note)
+    return response.text
+
+
+def _print_answer(ranking: Ranking, reply: Response | None, show_context: bool) -> None:
+    """The reply where it is not the first of the ranking, then the ranking."""
     if show_context:
         out.print(" / ".join(ranking.context.turns), style="bold", markup=False)
+    if reply is not None and reply.source != "retrieved":
+        out.print(f"[bold green]{reply.source}>[/] {escape(reply.text)}\n", soft_wrap=True)
+    _print_ranking(ranking)
+    if reply is not None and reply.note:
+        note(reply.note)
+
+
+def _print_ranking(ranking: Ranking) -> None:
     shown = table("score", "reply", "emotion", "pool")
     for place in ranking:
         candidate = place.candidate

@@ -9,7 +9,6 @@ import typer
 
 from ranker.cli.options import EncoderOption, PoolOption, home_of
 from ranker.cli.output import note
-from ranker.config import settings
 from ranker.errors import ConfigError, MissingExtraError
 from ranker.storage import write_bytes
 
@@ -28,7 +27,10 @@ def serve(
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option(help="A TOML file with a table [server].", show_default="ranker.toml of the home"),
+        typer.Option(
+            help="A TOML file with tables [server], [fallback], [safety].",
+            show_default="ranker.toml of the home",
+        ),
     ] = None,
     write_openapi: Annotated[
         Path | None,
@@ -67,7 +69,7 @@ def serve(
         "threads": threads,
         "home": str(home.root) if _asked_for_home(ctx) else None,
     }
-    run_server(settings(ServerSettings, "server", file=config or home.config_file, flags=given))
+    run_server(ServerSettings.read(config or home.config_file, given))
 
 
 def _asked_for_home(ctx: typer.Context) -> bool:

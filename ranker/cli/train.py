@@ -39,6 +39,10 @@ def train(
     start: Annotated[
         Path | None, typer.Option(help="A trained model's folder to go on from.", show_default="a new model")
     ] = None,
+    feedback: Annotated[
+        Path | None,
+        typer.Option(help="Edits to learn: a file of `ranker feedback export`.", show_default="none"),
+    ] = None,
     stage: Annotated[
         list[str] | None, typer.Option(help="Run only this stage.", show_default="all of the preset")
     ] = None,
@@ -64,6 +68,8 @@ def train(
       ranker train mini --data ed=corpora/ed --teacher quality --prepend emotion:1 --name emotion
 
       ranker train quality --data ed=corpora/ed --set model.lora_rank=32 --set finetune.epochs=3 --name lora
+
+      ranker train quality --data ed=corpora/ed --feedback feedback.jsonl --name edited
     """
     overrides = list(setting or [])
     overrides += [f"model.base={base!r}"] if base else []
@@ -90,6 +96,7 @@ def train(
         lambda encoder: _figures(encoder, held_out),
         only=stage or (),
         start=start,
+        feedback=feedback and feedback.expanduser(),
         fresh=fresh,
         home=home,
     )

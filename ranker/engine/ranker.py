@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ranker.bundle import Bundle
 from ranker.encoders import load_encoder
+from ranker.engine.answers import Draft, ReplyStream, complete
 from ranker.engine.boosts import (
     Boosts,
     RowBonus,
@@ -22,46 +24,34 @@ from ranker.engine.boosts import (
     label_bonus,
 )
 from ranker.engine.emotions import EmotionDetector
+from ranker.engine.fallback import DEFAULT_GENERATOR, FallbackSettings, When, decide, read_threshold, when_of
+from ranker.engine.generator import BoundedGenerator, bounded
+from ranker.engine.guard import Guard
+from ranker.engine.indexes import DEFAULT_INDEX, Filters, allowed_rows, index_folder, require_labels
 from ranker.engine.rules import diversify, is_echo, turn_words, words_of
-from ranker.errors import InputError, NotFoundError
-from ranker.home import EMBEDDED, Home
+from ranker.errors import InputError, IntegrityError
+from ranker.home import Home
 from ranker.labels import RESPONSE_INTENT, VectorHead, model_folder, read_head
-from ranker.storage import is_published
-from ranker.types import Candidate, Context, Encoder, LabelKind, Ranked, Ranking, Response, Vectors
+from ranker.safety import SafetySettings
+from ranker.types import (
+    Candidate,
+    Context,
+    Encoder,
+    Fallback,
+    Label,
+    Ranked,
+    Ranking,
+    Response,
+    Vectors,
+)
 
-DEFAULT_INDEX = "ed"
-_LOW_CONFIDENCE = 0.5
+if TYPE_CHECKING:
+    from ranker.generation import GenerationSettings
+
+logger = logging.getLogger("ranker.engine")
+
+_SAFE = SafetySettings()
 _MARGIN = 16  # fetched beyond k, so that suppression seldom needs a second search
-
-
-@dataclass(frozen=True, slots=True)
-class Filters:
-    """Which candidates may be ranked at all; an empty field allows everything."""
-
-    pools: tuple[str, ...] = ()
-    emotions: tuple[str, ...] = ()
-    intents: tuple[str, ...] = ()
-    licences: tuple[str, ...] = ()
-    commercial_only: bool = False
-    blocked: frozenset[str] = frozenset()
-    """Ids of candidates that may not be ranked, such as reported ones."""
-
-
-def index_folder(name: str, home: Home) -> Path:
-    """Where the index `name` is: in the home, else among those embedded in the package."""
-    embedded = Home(EMBEDDED)
-    for place in (home, embedded):
-        if is_published(place.indexes / name):
-            return place.indexes / name
-    known = {*index_names(home), *index_names(embedded)}
-    raise NotFoundError.of("index", name, known, fix=f"To build it: ranker build-index --pool {name}")
-
-
-def index_names(home: Home) -> list[str]:
-    """Names of the indexes built in a home."""
-    if not home.indexes.is_dir():
-        return []
-    return sorted(folder.name for folder in home.indexes.iterdir() if is_published(folder))
 
 
 class _Hit(NamedTuple):
@@ -77,13 +67,24 @@ class _Hit(NamedTuple):
 class Ranker:
     """Ranks the candidates of one or more indexes. Immutable once open: safe to share between threads."""
 
-    def __init__(self, bundles: Sequence[Bundle], encoder: Encoder, *, home: Home | None = None) -> None:
+    def __init__(
+        self,
+        bundles: Sequence[Bundle],
+        encoder: Encoder,
+        *,
+        home: Home | None = None,
+        generator: BoundedGenerator | None = None,
+        guard: Guard | None = None,
+    ) -> None:
+        """From parts that are open already; without `guard` nothing is filtered. Most use `Ranker.open`."""
         if not bundles:
             raise InputError("a ranker needs at least one index")
         for bundle in bundles:
             bundle.require_encoder(encoder.fingerprint)
         self.bundles = tuple(bundles)
         self.encoder = encoder
+        self.generator = generator
+        self.guard = guard
         self._home = home or Home.find()
         self._loading = threading.Lock()
         self._detector: EmotionDetector | None = None
@@ -97,10 +98,17 @@ class Ranker:
         home: str | Path | Home | None = None,
         encoder: str | Path | Encoder | None = None,
         threads: int | None = None,
+        generator: str | Path | Fallback | None = DEFAULT_GENERATOR,
+        generation: GenerationSettings | None = None,
+        limits: FallbackSettings | None = None,
+        safety: SafetySettings | None = _SAFE,
     ) -> Ranker:
         """Open indexes by name, with the encoder that they were built with.
 
         Without a name: `ed`, from the home where it was built there, else the one embedded in the package.
+        `generator` answers where nothing in the pool fits, in the way of `generation` and within `limits`; it
+        is loaded when first needed, and where it is not installed, the pool answers. None: there is none.
+        `safety` None, or not enabled: replies are not filtered, and a crisis is answered like anything else.
         Raises NotFoundError, IntegrityError or MismatchError, each naming the command that mends it.
         """
         place = home if isinstance(home, Home) else Home.find(home)
@@ -109,7 +117,13 @@ class Ranker:
         if isinstance(encoder, str | Path | None):
             name = encoder or bundles[0].manifest.encoder_name
             encoder = load_encoder(name, home=place, threads=threads)
-        return cls(bundles, encoder, home=place)
+        return cls(
+            bundles,
+            encoder,
+            home=place,
+            generator=bounded(generator, place, limits, generation) if generator else None,
+            guard=Guard(safety, encoder, place) if safety is not None and safety.enabled else None,
+        )
 
     def rank(
         self,
@@ -165,7 +179,7 @@ class Ranker:
         if not 0.0 <= diversity <= 1.0:
             raise InputError(f"diversity must be between 0 and 1, not {diversity}")
         chosen = filters or Filters()
-        masks = self._masks(chosen)
+        masks = allowed_rows(self.bundles, chosen)
         bonuses = self._bonuses(boosts or Boosts(), vectors)
         return [
             self._rank_one(context, vector[None], k, masks, bonus, chosen.blocked, diversity, keep_echoes)
@@ -186,13 +200,19 @@ class Ranker:
         self,
         context: str | Iterable[str] | Context,
         *,
+        fallback: When | str = "auto",
         filters: Filters | None = None,
         boosts: Boosts | None = None,
     ) -> Response:
-        """One reply, with its source, its confidence and the user's three most probable emotions."""
+        """One reply, with its source, its confidence and the user's three most probable emotions.
+
+        `fallback` says when the generator answers: "never", "always", where the confidence is below a number,
+        or "auto": below the threshold that was measured for this encoder and generator (never, where none
+        was). Where it cannot, the best retrieved reply comes with a note of what happened.
+        """
         given = Context.of(context)
         vector = self.encoder.encode_contexts([given])
-        return self.respond_vector(given, vector, filters=filters, boosts=boosts)
+        return self.respond_vector(given, vector, fallback=fallback, filters=filters, boosts=boosts)
 
     def respond_vector(
         self,
@@ -200,19 +220,73 @@ class Ranker:
         vector: Vectors,
         *,
         k: int = 10,
+        fallback: When | str = "auto",
         filters: Filters | None = None,
         boosts: Boosts | None = None,
     ) -> Response:
         """`respond` for a context that this ranker's encoder has encoded: `vector` is (1, dim). The response
         comes with the `k` best."""
+        return self.complete(
+            self.draft(context, vector, k=k, fallback=fallback, filters=filters, boosts=boosts)
+        )
+
+    def draft(
+        self,
+        context: Context,
+        vector: Vectors,
+        *,
+        k: int = 10,
+        fallback: When | str = "auto",
+        filters: Filters | None = None,
+        boosts: Boosts | None = None,
+    ) -> Draft:
+        """The quick part of `respond_vector`: the pool's reply, and whether to ask the generator."""
+        when = when_of(fallback)
+        fixed = self._fixed(context, vector)
+        if fixed is not None:
+            return fixed
         ranking = self.rank_vectors([context], vector, k, filters=filters, boosts=boosts)[0]
         if not ranking:
             raise InputError("no candidate is allowed by the filters", fix="Loosen or drop a filter")
-        best = ranking[0].candidate
-        unsure = ranking.confidence is not None and ranking.confidence < _LOW_CONFIDENCE
-        note = "nothing in the pool fits well: low confidence" if unsure else ""
-        emotions = self._emotion_detector().detect(context, vector)
-        return Response(best.text, "retrieved", ranking.confidence, best, ranking, emotions, note)
+        return self._draft_of(ranking, when, self._emotion_detector().detect(context, vector))
+
+    def draft_ranked(
+        self, ranking: Ranking, vector: Vectors, *, fallback: When | str = "auto"
+    ) -> Draft | None:
+        """`draft` of a ranking of this ranker, without the user's emotions; None where it is empty."""
+        when = when_of(fallback)
+        fixed = self._fixed(ranking.context, vector)
+        return fixed or (self._draft_of(ranking, when) if ranking else None)
+
+    def complete(self, draft: Draft) -> Response:
+        """The slow part, where the generator is to be asked."""
+        return complete(draft, self.generator, self.guard)
+
+    def stream(self, draft: Draft) -> ReplyStream:
+        """`complete` in pieces, as they are made."""
+        return ReplyStream(draft, self.generator, self.guard)
+
+    def _fixed(self, context: Context, vector: Vectors) -> Draft | None:
+        """The message that a crisis is answered with, before anything else."""
+        crisis = self.guard.crisis(context, vector) if self.guard is not None else None
+        return None if crisis is None else Draft.fixed(context, crisis)
+
+    def _draft_of(self, ranking: Ranking, when: When, labels: tuple[Label, ...] = ()) -> Draft:
+        name = self.generator.name if self.generator is not None else None
+        decision = decide(when, ranking.confidence, name, lambda: self._threshold)
+        return Draft.retrieved(ranking, decision, labels)
+
+    @cached_property
+    def _threshold(self) -> float | None:
+        """What was measured for `auto`."""
+        if self.generator is None:
+            return None
+        try:
+            found = read_threshold(self.generator.source, self.encoder.fingerprint, self._home)
+        except IntegrityError as error:
+            logger.warning("auto never falls back, since its threshold cannot be read: %s", error)
+            return None
+        return None if found is None else found.threshold
 
     def _emotion_detector(self) -> EmotionDetector:
         """Loaded when first needed: ranking does without."""
@@ -223,8 +297,8 @@ class Ranker:
 
     def _bonuses(self, boosts: Boosts, vectors: Vectors) -> Iterator[list[RowBonus | None]]:
         """For each of the contexts' vectors, the bonus of each bundle's rows."""
-        self._require_labels("emotion", boosts.emotions)
-        self._require_labels("intent", boosts.intents)
+        require_labels(self.bundles, "emotion", boosts.emotions)
+        require_labels(self.bundles, "intent", boosts.intents)
         by_row = [label_bonus(bundle, boosts) for bundle in self.bundles]
         most = [0.0 if rows is None else float(rows.max(initial=0.0)) for rows in by_row]
         head = self._intent_predictor() if boosts.response_intent else None
@@ -251,32 +325,6 @@ class Ranker:
                 self._predictor = head
             return self._predictor
 
-    def _masks(self, filters: Filters) -> list[NDArray[np.bool_] | None]:
-        known = {pool.name for bundle in self.bundles for pool in bundle.manifest.pools}
-        for pool in filters.pools:
-            if pool not in known:
-                raise NotFoundError.of("pool", pool, known, fix="It must be part of an index that is open")
-        self._require_labels("emotion", filters.emotions)
-        self._require_labels("intent", filters.intents)
-        return [
-            bundle.mask(
-                pools=filters.pools or None,
-                emotions=filters.emotions or None,
-                intents=filters.intents or None,
-                licences=filters.licences or None,
-                commercial_only=filters.commercial_only,
-            )
-            for bundle in self.bundles
-        ]
-
-    def _require_labels(self, kind: LabelKind, names: Sequence[str]) -> None:
-        if not names:
-            return
-        known = {name for bundle in self.bundles for name in bundle.labels(kind)}
-        for name in names:
-            if name not in known:
-                raise NotFoundError.of(kind, name, known)
-
     def _rank_one(
         self,
         context: Context,
@@ -293,11 +341,12 @@ class Ranker:
         fetched = wanted + _MARGIN
         while True:
             found = self._search(vector, fetched, masks, bonuses)
-            kept = [
+            fitting = [
                 hit
                 for hit in found
                 if hit.candidate.id not in blocked and not is_echo(words_of(hit.candidate.text), turns)
             ]
+            kept, refused = self._safe(fitting, wanted)
             if len(kept) >= wanted or len(found) < fetched:
                 break
             fetched *= 4
@@ -310,7 +359,19 @@ class Ranker:
         confidence = None
         if calibration is not None:
             confidence = calibration.probability(kept[0].score - kept[0].bonus) if places else 0.0
-        return Ranking(context, places, confidence)
+        return Ranking(context, places, confidence, refused)
+
+    def _safe(self, hits: list[_Hit], wanted: int) -> tuple[list[_Hit], int]:
+        """The first `wanted` hits that may be said, or all there are, and how many among them may not."""
+        if self.guard is None:
+            return hits[:wanted], 0
+
+        def vectors(places: Sequence[int]) -> Vectors:
+            return np.concatenate([self.bundles[hits[at].bundle].vectors([hits[at].row]) for at in places])
+
+        places = self.guard.first_allowed([hit.candidate.text for hit in hits], vectors, wanted)
+        looked_at = places[-1] + 1 if len(places) == wanted else len(hits)
+        return [hits[place] for place in places], looked_at - len(places)
 
     def _search(
         self,

@@ -34,6 +34,16 @@ def response_as_json(response: Response) -> dict[str, Any]:
     }
 
 
+def reply_as_json(response: Response) -> dict[str, Any]:
+    """A response for where its ranking stands beside it."""
+    return {
+        "text": response.text,
+        "source": response.source,
+        "confidence": response.confidence,
+        "note": response.note,
+    }
+
+
 def _place_as_json(place: Ranked) -> dict[str, Any]:
     candidate = place.candidate
     return {

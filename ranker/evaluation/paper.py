@@ -1,4 +1,5 @@
-"""Published figures to compare with: retrieval on EmpatheticDialogues test (Rashkin et al. 2019, Table 1)."""
+"""Published figures to compare with, on EmpatheticDialogues: retrieval (Rashkin et al. 2019, Table 1), and
+generation."""
 
 from __future__ import annotations
 
@@ -26,3 +27,25 @@ ROWS = (
 
 AVG_BLEU = (4.10, 6.21)
 """Lowest and highest AVG BLEU among these."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedGenerator:
+    """Perplexity is per token of each paper's own tokenizer: it compares only roughly. `bleu` is AVG BLEU in
+    per cent; `distinct` (one, two) and `similarity` are within 0..1, the latter by an encoder of its own."""
+
+    model: str
+    perplexity: float
+    bleu: float | None = None
+    distinct: tuple[float, float] | None = None
+    similarity: float | None = None
+
+
+GENERATORS = (
+    PublishedGenerator("Rashkin 2019, fine-tuned", 21.24, bleu=6.27),
+    PublishedGenerator("CAiRE", 13.32, bleu=7.03),
+    PublishedGenerator("MEED2", 17.2, distinct=(0.036, 0.140), similarity=0.299),
+    PublishedGenerator("RoBERTa-GPT2", 13.57, distinct=(0.0204, 0.1168)),
+    PublishedGenerator("dodecaDialogue", 11.4, bleu=8.4),
+)
+"""Rashkin et al. 2019, Lin et al. 2020, Xie and Pu 2021, Liu et al. 2021, Shuster et al. 2020."""

@@ -75,9 +75,13 @@ def group_ranks(contexts: Vectors, responses: Vectors, texts: NDArray[np.int64])
     `contexts` and `responses` (groups, size, dim); `texts` (groups, size) numbers equal texts equally.
     """
     scores = np.matmul(contexts, responses.transpose(0, 2, 1))
-    same = texts[:, :, None] == texts[:, None, :]
-    gold = np.where(same, scores, -np.inf).max(axis=2, keepdims=True)
-    ranks: Ranks = 1 + ((scores >= gold) & ~same).sum(axis=2, dtype=np.int64)
+    return true_ranks(scores, texts[:, :, None] == texts[:, None, :])
+
+
+def true_ranks(scores: NDArray[np.float32], same: NDArray[np.bool_]) -> Ranks:
+    """Ranks (...) from `scores` (..., candidates); `same` marks the candidates with the true text."""
+    gold = np.where(same, scores, -np.inf).max(axis=-1, keepdims=True)
+    ranks: Ranks = 1 + ((scores >= gold) & ~same).sum(axis=-1, dtype=np.int64)
     return ranks
 
 

@@ -2,9 +2,9 @@
 
 from ranker.pools.cards import PoolCard, create_card, list_cards, load_card
 from ranker.pools.cleaning import CleaningReport, CleaningSettings, clean
-from ranker.pools.fetch import FetchSettings, fetch_raw
-from ranker.pools.profanity import is_profane
+from ranker.pools.fetch import fetch_raw
 from ranker.pools.raw import RawData, Validate, import_raw, raw_data
+from ranker.pools.transfer import FetchSettings, RemoteFile, download
 
 __all__ = [
     "CleaningReport",
@@ -12,12 +12,13 @@ __all__ = [
     "FetchSettings",
     "PoolCard",
     "RawData",
+    "RemoteFile",
     "Validate",
     "clean",
     "create_card",
+    "download",
     "fetch_raw",
     "import_raw",
-    "is_profane",
     "list_cards",
     "load_card",
     "raw_data",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ranker.errors import ConfigError
-from ranker.pools.profanity import is_profane
+from ranker.safety.profanity import is_profane
 from ranker.types import Candidate, clean_text
 
 _MARKUP = re.compile(

@@ -19,7 +19,7 @@ from starlette.responses import HTMLResponse, Response
 
 from ranker.feedback import FEEDBACK_FILE, FeedbackStore
 from ranker.home import Home
-from ranker.server import docs, feedback_routes, openai_routes, operations, page, routes
+from ranker.server import chat_routes, docs, feedback_routes, openai_routes, operations, page, routes
 from ranker.server.batching import Batcher
 from ranker.server.errors import install_error_handlers
 from ranker.server.gate import Gate, Traffic
@@ -27,14 +27,17 @@ from ranker.server.live import LiveRanker
 from ranker.server.metrics import Metrics
 from ranker.server.service import Service
 from ranker.server.settings import ServerSettings
+from ranker.types import Fallback
 
 logger = logging.getLogger("ranker.server")
 
 _OPENAPI_PATH = "/openapi.json"
 
 
-def create_app(settings: ServerSettings) -> FastAPI:
+def create_app(settings: ServerSettings, generator: Fallback | None = None) -> FastAPI:
     """The ASGI app. The indexes, the encoder and the feedback store are opened in its lifespan.
+
+    `generator`, one of the caller's own, is asked in place of the one that the settings name.
 
     Raises ConfigError where API keys are asked for but cannot be read.
     """
@@ -43,12 +46,13 @@ def create_app(settings: ServerSettings) -> FastAPI:
         title="response-ranker",
         version=version("response-ranker"),
         description="Ranks human replies to a conversation.",
-        lifespan=lambda app: _lifespan(app, settings, metrics, traffic),
+        lifespan=lambda app: _lifespan(app, settings, metrics, traffic, generator),
         openapi_url=_OPENAPI_PATH,
         docs_url=None,
         redoc_url=None,
     )
     app.include_router(routes.router)
+    app.include_router(chat_routes.router)
     app.include_router(openai_routes.router)
     app.include_router(operations.router(traffic, metrics))
     open_paths = {docs.PATH, _OPENAPI_PATH} | operations.OPERATIONS_PATHS
@@ -91,12 +95,16 @@ def openapi_json() -> str:
 
 @contextlib.asynccontextmanager
 async def _lifespan(
-    app: FastAPI, settings: ServerSettings, metrics: Metrics, traffic: Traffic
+    app: FastAPI,
+    settings: ServerSettings,
+    metrics: Metrics,
+    traffic: Traffic,
+    generator: Fallback | None,
 ) -> AsyncIterator[None]:
     home = Home.find(settings.home)
     with contextlib.ExitStack() as closing:
         closing.callback(metrics.close)
-        live = await asyncio.to_thread(LiveRanker.open, settings, home, metrics)
+        live = await asyncio.to_thread(LiveRanker.open, settings, home, metrics, generator)
         batcher = Batcher(
             lambda: live.ranker,
             metrics,
@@ -120,7 +128,9 @@ async def _lifespan(
 def _open_store(settings: ServerSettings, home: Home, closing: contextlib.ExitStack) -> FeedbackStore | None:
     if not settings.feedback:
         return None
-    return closing.enter_context(FeedbackStore.open(home.root / FEEDBACK_FILE))
+    return closing.enter_context(
+        FeedbackStore.open(home.root / FEEDBACK_FILE, max_entries=settings.max_feedback)
+    )
 
 
 @contextlib.contextmanager

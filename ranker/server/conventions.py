@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from ranker.server.schemas import Text
+from ranker.server.schemas import FallbackField, Text
 
 MODEL = "ranker"
 """The engine's name as a model."""
@@ -40,6 +40,7 @@ class ChatRequest(BaseModel):
     n: Annotated[int, Field(ge=1)] | None = Field(None, description="How many replies, best first.")
     stream: bool | None = None
     stream_options: StreamOptions | None = None
+    fallback: FallbackField = None
 
 
 class Usage(BaseModel):

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Annotated, Literal
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field, StringConstraints
 
-from ranker.errors import InputError
+from ranker.errors import FullError, InputError
 from ranker.feedback import FeedbackStore
-from ranker.server.errors import DOCUMENTED, from_ranker
+from ranker.server.errors import DOCUMENTED, ApiError, from_ranker
 from ranker.server.schemas import Request
 
+logger = logging.getLogger("ranker.server")
+
 _MAX_TURNS = 100
+_FULL_SECONDS = 3600
+"""When to try again where the store is full: a person has to look at it first."""
 
 Turn = Annotated[str, StringConstraints(max_length=10_000)]
 Reply = Annotated[str, StringConstraints(min_length=1, max_length=4_000)]
@@ -78,6 +83,14 @@ def router(store: Callable[[], FeedbackStore]) -> APIRouter:
                 ).id
         except InputError as error:
             raise from_ranker(error) from error
+        except FullError as error:
+            logger.warning("feedback is refused: %s", error)
+            raise ApiError(
+                429,
+                "no more feedback is taken until the operator has looked at what there is",
+                code="feedback_full",
+                headers={"Retry-After": str(_FULL_SECONDS)},
+            ) from error
         return FeedbackAnswer(id=entry)
 
     return routes

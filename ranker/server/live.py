@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ranker.bundle import Bundle
+from ranker.encoders import load_encoder
 from ranker.engine import DEFAULT_INDEX, Ranker, index_folder
+from ranker.engine.guard import Guard
 from ranker.errors import RankerError
 from ranker.home import Home
 from ranker.server.metrics import Metrics
 from ranker.server.settings import ServerSettings
 from ranker.storage import current
+from ranker.types import Fallback
 
 logger = logging.getLogger("ranker.server")
 
@@ -47,13 +50,22 @@ class LiveRanker:
         self._use(ranker)
 
     @classmethod
-    def open(cls, settings: ServerSettings, home: Home, metrics: Metrics) -> LiveRanker:
-        """Raises what `Ranker.open` raises."""
+    def open(
+        cls, settings: ServerSettings, home: Home, metrics: Metrics, generator: Fallback | None = None
+    ) -> LiveRanker:
+        """`generator` is asked in place of the settings' own. Raises what `Ranker.open` raises."""
         ranker = Ranker.open(
-            *settings.indexes, home=home, encoder=settings.encoder, threads=settings.threads_per_worker()
+            *settings.indexes,
+            home=home,
+            encoder=settings.encoder,
+            threads=settings.threads_per_worker(),
+            generator=generator or settings.fallback.generator or None,
+            generation=settings.generation,
+            limits=settings.fallback,
+            safety=settings.safety,
         )
-        # The first answer is slow (emotions are loaded then): let no caller be the one who waits.
-        ranker.respond(_PROBE)
+        # The first answer is slow (label and safety models are loaded): let no caller be the one who waits.
+        ranker.respond(_PROBE, fallback="never")
         return cls(ranker, settings, home, metrics)
 
     @property
@@ -102,21 +114,18 @@ class LiveRanker:
         return in_use
 
     def _opened_beside(self) -> Ranker:
-        settings, encoder = self._settings, self._ranker.encoder
+        settings, encoder, guard = self._settings, self._ranker.encoder, self._ranker.guard
         roots = [
             index_folder(name, self._home) for name in dict.fromkeys(settings.indexes or (DEFAULT_INDEX,))
         ]
         bundles = [Bundle.open(root, verify="full") for root in roots]
-        if all(bundle.manifest.encoder_fingerprint == encoder.fingerprint for bundle in bundles):
-            ranker = Ranker(bundles, encoder, home=self._home)
-        else:
-            ranker = Ranker.open(
-                *settings.indexes,
-                home=self._home,
-                encoder=settings.encoder,
-                threads=settings.threads_per_worker(),
-            )
-        ranker.respond(_PROBE)
+        if any(bundle.manifest.encoder_fingerprint != encoder.fingerprint for bundle in bundles):
+            name = settings.encoder or bundles[0].manifest.encoder_name
+            encoder = load_encoder(name, home=self._home, threads=settings.threads_per_worker())
+            guard = None if guard is None else Guard(settings.safety, encoder, self._home)
+        # The generator does not belong to an index: it stays loaded.
+        ranker = Ranker(bundles, encoder, home=self._home, generator=self._ranker.generator, guard=guard)
+        ranker.respond(_PROBE, fallback="never")
         return ranker
 
     def _use(self, ranker: Ranker) -> None:

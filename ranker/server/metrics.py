@@ -39,7 +39,7 @@ class Metrics:
         )
         self.stages = Histogram(
             "ranker_stage_seconds",
-            "Time in one stage: queue, encode, rank.",
+            "Time in one stage: queue, encode, rank, generate.",
             ["stage"],
             buckets=_SECONDS,
             registry=registry,
@@ -66,7 +66,21 @@ class Metrics:
             "ranker_fallbacks", "Replies that were not retrieved, by source.", ["source"], registry=registry
         )
         self.low_confidence = Counter(
-            "ranker_low_confidence", "Replies with a note that nothing fitted well.", registry=registry
+            "ranker_low_confidence",
+            "Retrieved replies that did not fit well.",
+            registry=registry,
+        )
+        self.generations = Counter(
+            "ranker_generations",
+            "Replies asked of the generator, by outcome: generated, or why not.",
+            ["outcome"],
+            registry=registry,
+        )
+        self.safety = Counter(
+            "ranker_safety",
+            "Fixed messages given, candidates skipped, and generated replies refused.",
+            ["action"],
+            registry=registry,
         )
         self.reloads = Counter(
             "ranker_reloads", "New versions of an index, by outcome.", ["outcome"], registry=registry

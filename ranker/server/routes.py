@@ -7,7 +7,7 @@ from dataclasses import asdict
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from ranker.engine import Ranker
+from ranker.engine import Draft, Ranker
 from ranker.engine.shapes import ranking_as_json, response_as_json
 from ranker.server.batching import Job
 from ranker.server.errors import DOCUMENTED
@@ -31,7 +31,7 @@ async def rank(body: RankRequest, service: ServiceDep) -> Response:
     """The k best candidates for a context, best first."""
     service.check_k(body.k)
     context = service.context(body.context)
-    filters = service.filters(body.pools, body.filters)
+    filters, boosts = service.filters(body.pools, body.filters), service.boosts(body.boosts)
 
     def finish(ranker: Ranker, vectors: Vectors, _: Vectors) -> bytes:
         [ranking] = ranker.rank_vectors(
@@ -39,9 +39,11 @@ async def rank(body: RankRequest, service: ServiceDep) -> Response:
             vectors,
             body.k,
             filters=filters,
+            boosts=boosts,
             diversity=body.diversity,
             keep_echoes=body.keep_echoes,
         )
+        service.count_refused(ranking)
         return as_json(ranking_as_json(ranking))
 
     done = await service.run(Job([context], (), finish))
@@ -50,18 +52,22 @@ async def rank(body: RankRequest, service: ServiceDep) -> Response:
 
 @router.post("/respond", response_model=RespondAnswer)
 async def respond(body: RespondRequest, service: ServiceDep) -> Response:
-    """One reply, with its source, its confidence, the user's emotion and the ranking behind it."""
+    """One reply, with its source, its confidence, the user's emotion and the ranking behind it.
+
+    Where nothing in the pool fits, a generator may answer. What may be a crisis gets a fixed message.
+    """
     service.check_k(body.k)
     context = service.context(body.context)
-    filters = service.filters(body.pools, body.filters)
+    filters, boosts = service.filters(body.pools, body.filters), service.boosts(body.boosts)
+    when = service.when(body.fallback)
 
-    def finish(ranker: Ranker, vectors: Vectors, _: Vectors) -> bytes:
-        reply = ranker.respond_vector(context, vectors, k=body.k, filters=filters)
-        service.count(reply)
-        return as_json(response_as_json(reply))
+    def finish(ranker: Ranker, vectors: Vectors, _: Vectors) -> tuple[Ranker, Draft]:
+        draft = ranker.draft(context, vectors, k=body.k, fallback=when, filters=filters, boosts=boosts)
+        return ranker, draft
 
     done = await service.run(Job([context], (), finish))
-    return json_response(done.value, done.stages)
+    reply, stages = await service.complete(done)
+    return json_response(as_json(response_as_json(reply)), stages)
 
 
 @router.post("/score", response_model=ScoreAnswer)

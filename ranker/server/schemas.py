@@ -29,11 +29,35 @@ class FiltersField(Request):
     commercial_only: bool = False
 
 
+Weight = Annotated[float, Field(ge=0.0, le=10.0)]
+
+
+class BoostsField(Request):
+    """Moves candidates up, rather than leaving others out. Scores are cosines: a weight of 0.1 is strong."""
+
+    emotions: Annotated[list[str], Field(description="Candidates with one of them get the weight.")] = []
+    intents: Annotated[list[str], Field(description="Candidates with one of them get the weight.")] = []
+    weight: Weight = 0.1
+    response_intent: Annotated[
+        Weight, Field(description="How much it counts that a candidate's intent is the likely one.")
+    ] = 0.0
+
+
+FallbackField = Annotated[
+    Literal["never", "auto", "always"] | Annotated[float, Field(ge=0.0, le=1.0, strict=True)] | None,
+    Field(
+        description="When a generator answers: a number where the confidence is below it, auto below what "
+        "was measured to be best; null as the server is set. Where it cannot, the best candidate is given.",
+    ),
+]
+
+
 class RankRequest(Request):
     context: ContextField
     k: int = Field(10, ge=1, description="How many candidates to rank.")
     pools: list[str] = Field([], description="Only candidates of these pools; none named: of all.")
     filters: FiltersField = FiltersField()
+    boosts: BoostsField = BoostsField()
     diversity: float = Field(0.0, ge=0.0, le=1.0, description="Trades score for variety.")
     keep_echoes: bool = Field(False, description="Keep replies that repeat a turn of the context.")
 
@@ -43,6 +67,8 @@ class RespondRequest(Request):
     k: int = Field(5, ge=1, description="How many places of the ranking to give with the reply.")
     pools: list[str] = Field([], description="Only candidates of these pools; none named: of all.")
     filters: FiltersField = FiltersField()
+    boosts: BoostsField = BoostsField()
+    fallback: FallbackField = None
 
 
 class ScoreRequest(Request):
@@ -75,11 +101,13 @@ class RankAnswer(BaseModel):
 
 class RespondAnswer(BaseModel):
     text: str
-    source: Literal["retrieved", "generated", "fixed"]
-    confidence: float | None
+    source: Literal["retrieved", "generated", "fixed"] = Field(
+        description="fixed: a person's message, to a context that may be a crisis."
+    )
+    confidence: float | None = Field(description="Of a retrieved reply; null for others.")
     emotion: str | None = Field(description="The user's most probable emotion.")
     labels: list[LabelShape] = Field(description="What was predicted of the user, most probable first.")
-    note: str
+    note: str = Field(description="What happened, such as that nothing fitted or the generator was busy.")
     pool: str | None
     id: str | None
     ranking: list[PlaceShape]

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar, cast
 
 from fastapi import Depends, Request
 from starlette.responses import Response
 
-from ranker.engine import Filters
-from ranker.errors import InputError, NotFoundError
+from ranker.engine import Boosts, Draft, Filters, Ranker, When
+from ranker.errors import InputError, MismatchError, NotFoundError
 from ranker.server.batching import Batcher, Done, Job
 from ranker.server.errors import ApiError, from_ranker
+from ranker.server.generating import Generations
 from ranker.server.live import LiveRanker
 from ranker.server.metrics import Metrics
-from ranker.server.schemas import FiltersField
+from ranker.server.schemas import BoostsField, FallbackField, FiltersField
 from ranker.server.settings import ServerSettings
-from ranker.types import Context
+from ranker.types import Context, Ranking
 from ranker.types import Response as Reply
 
 T = TypeVar("T")
@@ -37,6 +39,7 @@ class Service:
         self.settings = settings
         self.live = live
         self.metrics = metrics
+        self.generations = Generations(metrics, settings.generation_seconds)
         self._batcher = batcher
         self._blocked = blocked
 
@@ -46,6 +49,21 @@ class Service:
             return await self._batcher.run(job)
         except (InputError, NotFoundError) as error:  # an unknown pool or label, an empty text
             raise from_ranker(error) from error
+        except MismatchError as error:  # its message names a folder
+            raise ApiError.invalid(
+                "boosts.response_intent: there is no predictor for the encoder of this server"
+            ) from error
+
+    async def complete(self, done: Done[tuple[Ranker, Draft]]) -> tuple[Reply, dict[str, float]]:
+        """The reply, generated where its draft asks for it, and the seconds in each stage."""
+        ranker, draft = done.value
+        stages = done.stages
+        began = time.perf_counter()
+        reply = await self.generations.complete(ranker, draft)
+        if draft.asks_generator:
+            stages = stages | {"generate": time.perf_counter() - began}
+        self.count(reply)
+        return reply, stages
 
     def context(self, given: str | Sequence[str]) -> Context:
         """Raises ApiError (422) where it is empty or has too many turns."""
@@ -66,6 +84,12 @@ class Service:
             blocked=self._blocked(),
         )
 
+    def boosts(self, boosts: BoostsField) -> Boosts:
+        return Boosts(tuple(boosts.emotions), tuple(boosts.intents), boosts.weight, boosts.response_intent)
+
+    def when(self, fallback: FallbackField) -> When:
+        return self.settings.fallback.when if fallback is None else fallback
+
     def check_k(self, k: int, name: str = "k") -> None:
         if k > self.settings.max_k:
             raise ApiError.invalid(f"{name}: at most {self.settings.max_k}, not {k}")
@@ -81,8 +105,16 @@ class Service:
         """Note where a reply came from."""
         if reply.source != "retrieved":
             self.metrics.fallbacks.labels(reply.source).inc()
-        if reply.note:
+        elif reply.note:
             self.metrics.low_confidence.inc()
+        if reply.source == "fixed":
+            self.metrics.safety.labels("fixed").inc()
+        if reply.ranking is not None:
+            self.count_refused(reply.ranking)
+
+    def count_refused(self, ranking: Ranking) -> None:
+        if ranking.refused:
+            self.metrics.safety.labels("skipped").inc(ranking.refused)
 
 
 async def service_of(request: Request) -> Service:

@@ -1,14 +1,23 @@
-"""Every setting of the server: the table [server] of ranker.toml, or RANKER_SERVER_<KEY>."""
+"""Every setting of the server: the tables [server], [fallback], [generation] and [safety] of ranker.toml, or
+RANKER_<TABLE>_<KEY>."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+from ranker.config import settings
+from ranker.engine import FallbackSettings
 from ranker.errors import ConfigError
+from ranker.feedback import MAX_ENTRIES
+from ranker.generation import GenerationSettings
+from ranker.safety import SafetySettings
 
 TABLE = "server"
+_DEADLINE_SHARE = 0.8  # of a request's time, for the generator: the rest is for the retrieved reply
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -58,9 +67,29 @@ class ServerSettings:
 
     feedback: bool = True
     """Take reports and edits, and keep reported candidates back."""
+    max_feedback: int = MAX_ENTRIES
+    """Reports and edits that are kept; where all are still needed, more are refused with 429."""
     page: bool = True
     """Show the chat page at /."""
     access_log: bool = False
+
+    fallback: FallbackSettings = field(default_factory=FallbackSettings)
+    """The generator, and when it answers: a table of its own, [fallback]."""
+    generation: GenerationSettings | None = None
+    """How it writes: the table [generation]."""
+    safety: SafetySettings = field(default_factory=SafetySettings)
+    """The table [safety]."""
+
+    @classmethod
+    def read(cls, file: Path | None = None, flags: Mapping[str, Any] | None = None) -> ServerSettings:
+        """All tables of a file; the environment goes before it, and `flags` of [server] before that. Raises
+        ConfigError."""
+        return replace(
+            settings(cls, TABLE, file=file, flags=flags),
+            fallback=settings(FallbackSettings, "fallback", file=file),
+            generation=settings(GenerationSettings, "generation", file=file),
+            safety=settings(SafetySettings, "safety", file=file),
+        )
 
     def __post_init__(self) -> None:
         at_least: dict[str, float] = {
@@ -71,6 +100,7 @@ class ServerSettings:
             "max_turns": 1,
             "max_candidates": 1,
             "max_k": 1,
+            "max_feedback": 1,
             "batch_size": 1,
             "batch_wait_ms": 0,
             "reload_seconds": 0,
@@ -93,6 +123,11 @@ class ServerSettings:
     def is_exposed(self) -> bool:
         """Whether other machines can reach the server."""
         return self.host not in _LOOPBACK
+
+    @property
+    def generation_seconds(self) -> float:
+        """How long a request waits for a generated reply: it must not miss its own deadline for it."""
+        return min(self.fallback.max_seconds, _DEADLINE_SHARE * self.deadline_seconds)
 
     def threads_per_worker(self) -> int:
         return self.threads or max(1, _available_cores() // self.workers)

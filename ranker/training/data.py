@@ -10,12 +10,12 @@ import hashlib
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ranker.corpora import Pair, ReadReport, pairs, read_dialogues
 from ranker.encoders.layout import TokenLayout
-from ranker.errors import ConfigError, CorpusError, TrainingError
-from ranker.pools.profanity import is_profane
+from ranker.errors import ConfigError, CorpusError, NotFoundError, TrainingError
+from ranker.safety.profanity import is_profane
 from ranker.training.settings import StageSettings
 
 if TYPE_CHECKING:
@@ -23,6 +23,27 @@ if TYPE_CHECKING:
 
 _READERS = {"ed": "empathetic_dialogues"}
 """Short names of corpora; any other name is the reader's own."""
+
+
+class Choice(Protocol):
+    """Which pairs are trained on; see StageSettings."""
+
+    @property
+    def corpora(self) -> tuple[str, ...]: ...
+    @property
+    def listener_only(self) -> bool: ...
+    @property
+    def pairs(self) -> int: ...
+    @property
+    def min_words(self) -> int: ...
+    @property
+    def max_words(self) -> int: ...
+    @property
+    def profane(self) -> Literal["keep", "drop"]: ...
+    @property
+    def batch_size(self) -> int: ...
+    @property
+    def seed(self) -> int: ...
 
 
 def parse_data(flags: Sequence[str]) -> dict[str, Path]:
@@ -50,7 +71,7 @@ def read_pairs(corpus: str, path: Path, split: str, *, listener_only: bool) -> l
     return found
 
 
-def stage_pairs(stage: StageSettings, data: Mapping[str, Path]) -> list[Pair]:
+def stage_pairs(stage: Choice, data: Mapping[str, Path]) -> list[Pair]:
     """The training pairs of a stage, `stage.pairs` of them drawn by its seed where that is set.
 
     Raises TrainingError where a corpus has no path, or too few pairs are left for one batch.
@@ -71,7 +92,33 @@ def stage_pairs(stage: StageSettings, data: Mapping[str, Path]) -> list[Pair]:
     return found
 
 
-def _is_wanted(response: str, stage: StageSettings) -> bool:
+def feedback_pairs(path: Path) -> list[Pair]:
+    """The edits that `ranker feedback export` wrote.
+
+    Raises NotFoundError where the file is missing, CorpusError where there is none in it, or one that cannot
+    be read: a person wrote each of them.
+    """
+    fix = "Write it: ranker feedback export --out FILE"
+    if not path.is_file():
+        raise NotFoundError(f"there is no file of feedback at {path}", fix=fix)
+    report = ReadReport()
+    try:
+        found = list(pairs(read_dialogues("generic", path, "train", report)))
+    except CorpusError as error:
+        raise CorpusError(f"there is no feedback in {path} ({report.summary()})", fix=fix) from error
+    if report.bad or not found:
+        raise CorpusError(f"{path} does not hold pairs of feedback ({report.summary()})", fix=fix)
+    return found
+
+
+def with_feedback(found: Sequence[Pair], feedback: Sequence[Pair], stage: StageSettings) -> list[Pair]:
+    """The pairs of a stage, then those of feedback, as often as the stage says; what it does not want is left
+    out. The repeats of one never meet in a batch, having the same response."""
+    wanted = [pair for pair in feedback if _is_wanted(pair.response, stage)]
+    return [*found, *wanted * stage.feedback_repeats]
+
+
+def _is_wanted(response: str, stage: Choice) -> bool:
     words = len(response.split())
     return stage.min_words <= words <= stage.max_words and not (
         stage.profane == "drop" and is_profane(response)

@@ -1,4 +1,6 @@
-"""The folder of a stage: what is in it, when it may be taken up again, and replacing its parts safely.
+"""The folder of a run: what is in it, when it may be taken up again, and replacing its parts safely.
+
+A stage of an encoder's training has
 
 settings.json   what it was started with; another recipe in the same folder is refused
 metrics.jsonl   loss, P@1 in batch and validation figures by step
@@ -15,10 +17,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ranker.errors import IntegrityError, TrainingError
 from ranker.storage import read_json, write_bytes, write_json
@@ -27,7 +29,8 @@ from ranker.training.settings import ModelSettings, Stage, StageSettings
 STATE = "run_state.json"
 """Written last into a checkpoint: one without it was cut off and does not count."""
 
-_MAY_CHANGE = ("save_minutes",)
+_MAY_CHANGE = ("save_minutes", "feedback_repeats")
+"""The second shows in the hash of the pairs, if it matters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +51,12 @@ class StageResult:
 
 
 @dataclass(frozen=True, slots=True)
-class StageFolder:
-    """Paths of a stage, and what they mean."""
+class RunFolder:
+    """Paths of anything that is trained, and what they mean."""
 
     path: Path
+    panels: ClassVar[tuple[tuple[str, ...], ...]] = (("loss",),)
+    """Keys of the metrics that are drawn together, one tuple for each part of the plot."""
 
     @property
     def checkpoints(self) -> Path:
@@ -62,62 +67,29 @@ class StageFolder:
         return self.path / "model"
 
     @property
-    def adapter(self) -> Path:
-        return self.path / "adapter"
-
-    @property
-    def vectors(self) -> Path:
-        return self.path / "vectors"
-
-    @property
     def metrics(self) -> Path:
         return self.path / "metrics.jsonl"
 
-    def claim(
-        self,
-        name: Stage,
-        stage: StageSettings,
-        model: ModelSettings,
-        pairs_sha256: str,
-        start: Path | None,
-        labels_sha256: str | None = None,
-    ) -> None:
-        """Note what the run is; `labels_sha256` is that of the label model behind prepended labels. Raises
-        TrainingError where the folder holds a run of something else."""
-        now = json.loads(
-            json.dumps(
-                {
-                    "stage": name,
-                    "model": asdict(model),
-                    name: asdict(stage),
-                    "pairs_sha256": pairs_sha256,
-                    "start": str(start) if start else None,
-                    "labels_sha256": labels_sha256,
-                }
-            )
-        )
+    @property
+    def result_file(self) -> Path:
+        return self.path / "result.json"
+
+    def claim_settings(self, settings: dict[str, Any], may_change: Collection[str] = ()) -> None:
+        """Note what the run is; `may_change` names dotted keys that may differ from before.
+
+        Raises TrainingError where the folder holds a run of something else.
+        """
+        now = json.loads(json.dumps(settings))
         path = self.path / "settings.json"
         if not path.is_file():
             write_json(path, now)
             return
-        changed = sorted(_differences(read_json(path), now) - {f"{name}.{key}" for key in _MAY_CHANGE})
+        changed = sorted(_differences(read_json(path), now) - set(may_change))
         if changed:
             raise TrainingError(
                 f"{self.path} holds a run with other settings ({', '.join(changed)} differ)",
                 fix="Run it with the old ones, choose another --name, or start again with --fresh",
             )
-
-    def result(self) -> StageResult | None:
-        """Of a stage that is done."""
-        if not (self.path / "result.json").is_file():
-            return None
-        return StageResult(**{**read_json(self.path / "result.json"), "model": self.model})
-
-    def finish(self, result: StageResult) -> None:
-        """Write the result and remove what only an unfinished stage needs."""
-        write_json(self.path / "result.json", result.to_dict())
-        for leftover in (self.checkpoints, self.vectors):
-            shutil.rmtree(leftover, ignore_errors=True)
 
     def last_checkpoint(self) -> Path | None:
         """The newest whole checkpoint; cut-off ones are removed."""
@@ -151,15 +123,15 @@ class StageFolder:
         write_bytes(self.metrics, "".join(json.dumps(row) + "\n" for row in rows).encode())
 
     def plot(self) -> None:
-        """Draw loss and P@1 over the steps."""
+        """Draw the panels over the steps."""
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
 
         rows = self.read_metrics()
         figure = Figure(figsize=(9, 4), layout="constrained")
         FigureCanvasAgg(figure)
-        left, right = figure.subplots(1, 2)
-        for axis, keys in ((left, ("loss",)), (right, ("batch_p_at_1", "valid_p_at_1"))):
+        axes = figure.subplots(1, len(self.panels), squeeze=False)[0]
+        for axis, keys in zip(axes, self.panels, strict=True):
             for key in keys:
                 points = [(row["step"], row[key]) for row in rows if key in row]
                 if points:
@@ -170,6 +142,56 @@ class StageFolder:
             axis.set_xlabel("step")
             axis.grid(alpha=0.3)
         figure.savefig(self.path / "plot.png", dpi=110)
+
+
+@dataclass(frozen=True, slots=True)
+class StageFolder(RunFolder):
+    """The folder of a stage of an encoder's training."""
+
+    panels: ClassVar[tuple[tuple[str, ...], ...]] = (("loss",), ("batch_p_at_1", "valid_p_at_1"))
+
+    @property
+    def adapter(self) -> Path:
+        return self.path / "adapter"
+
+    @property
+    def vectors(self) -> Path:
+        return self.path / "vectors"
+
+    def claim(
+        self,
+        name: Stage,
+        stage: StageSettings,
+        model: ModelSettings,
+        pairs_sha256: str,
+        start: Path | None,
+        labels_sha256: str | None = None,
+    ) -> None:
+        """Note what the run is; `labels_sha256` is that of the label model behind prepended labels. Raises
+        TrainingError where the folder holds a run of something else."""
+        self.claim_settings(
+            {
+                "stage": name,
+                "model": asdict(model),
+                name: asdict(stage),
+                "pairs_sha256": pairs_sha256,
+                "start": str(start) if start else None,
+                "labels_sha256": labels_sha256,
+            },
+            may_change=[f"{name}.{key}" for key in _MAY_CHANGE],
+        )
+
+    def result(self) -> StageResult | None:
+        """Of a stage that is done."""
+        if not self.result_file.is_file():
+            return None
+        return StageResult(**{**read_json(self.result_file), "model": self.model})
+
+    def finish(self, result: StageResult) -> None:
+        """Write the result and remove what only an unfinished stage needs."""
+        write_json(self.result_file, result.to_dict())
+        for leftover in (self.checkpoints, self.vectors):
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def step_of(checkpoint: Path) -> int:

@@ -82,8 +82,8 @@ class LengthSorted:
 
 
 class MicroBatched(LengthSorted, CachedLossMixin):
-    """A loss over a batch that is embedded in micro-batches: by sentence-transformers' gradient cache, or with
-    all graphs kept, which takes more memory and saves the second embedding (a quarter of a step)."""
+    """A loss over a batch that is embedded in micro-batches: by sentence-transformers' gradient cache, or
+    with all graphs kept, which takes more memory and saves the second embedding (a quarter of a step)."""
 
     uses_gradient_cache: bool
 

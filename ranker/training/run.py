@@ -21,12 +21,12 @@ from sentence_transformers.sentence_transformer.training_args import SentenceTra
 from ranker.corpora import Pair
 from ranker.encoders import load_encoder
 from ranker.encoders.torch import TorchEncoder, layout_of
-from ranker.errors import NotFoundError, TrainingError
+from ranker.errors import ConfigError, NotFoundError, TrainingError
 from ranker.home import Home
 from ranker.labels import Prepender
 from ranker.storage import exclusive, storage_errors
 from ranker.training.batches import DistinctResponses, PairCollator
-from ranker.training.data import pair_dataset, pairs_hash, stage_pairs
+from ranker.training.data import feedback_pairs, pair_dataset, pairs_hash, stage_pairs, with_feedback
 from ranker.training.folder import StageFolder, StageResult, replace_folder, step_of
 from ranker.training.labels import find_prepender
 from ranker.training.losses import DistillationLoss, RankingLoss
@@ -38,13 +38,15 @@ from ranker.training.models import (
     save_trainable,
     trainable,
 )
-from ranker.training.settings import STAGES, ModelSettings, Recipe, Stage, StageSettings
+from ranker.training.settings import STAGES, ModelSettings, Precision, Recipe, Stage, StageSettings
 from ranker.training.vectors import mined_negatives, teacher_vectors
-from ranker.training.watch import Measure, Watcher
+from ranker.training.watch import Measure, Objective, PairMeter, Watcher
 from ranker.types import Encoder, Progress
 
 _LOG_STEPS = 5
+_OBJECTIVE = Objective("p_at_1", "P@1", larger_is_better=True)
 _WEIGHTS = "trainable.safetensors"
+_LEARN_FEEDBACK: frozenset[Stage] = frozenset({"finetune", "distill"})
 
 
 def run_recipe(
@@ -55,6 +57,7 @@ def run_recipe(
     *,
     only: Sequence[str] = (),
     start: Path | None = None,
+    feedback: Path | None = None,
     fresh: bool = False,
     home: Home | None = None,
     console: Console | None = None,
@@ -62,27 +65,36 @@ def run_recipe(
     """Run the stages that are not done yet, resuming the one that was interrupted.
 
     `data` maps corpora to their folders or files; `start` is a model folder to begin from instead of a new
-    model; `home` is where label models to prepend are looked for, before the package's own. The same recipe,
-    data and seed give the same weights, interrupted or not.
+    model; `feedback` is a file of edits, for every stage but pretrain; `home` is where label models to
+    prepend are looked for, before the package's own. The same recipe, data and seed give the same weights,
+    interrupted or not.
 
     Raises TrainingError where the folder holds a run with other settings, and after SIGINT or SIGTERM, when a
-    checkpoint is saved.
+    checkpoint is saved; ConfigError where no stage learns from feedback.
     """
     console = console or Console(stderr=True)
     results: list[StageResult] = []
     prepender = find_prepender(recipe.model, start, home)
 
+    edits = feedback_pairs(feedback) if feedback else []
+    if edits and not _LEARN_FEEDBACK & recipe.stages(only).keys():
+        raise ConfigError("no stage that runs learns from feedback", fix="Run the stage finetune as well")
+
+    def pairs_of(name: Stage, stage: StageSettings) -> list[Pair]:
+        found = stage_pairs(stage, data)
+        return with_feedback(found, edits, stage) if name in _LEARN_FEEDBACK else found
+
     def texts() -> Iterator[str]:
-        for stage in recipe.stages().values():
-            for pair in stage_pairs(stage, data):
+        for name, stage in recipe.stages().items():
+            for pair in pairs_of(name, stage):
                 yield from (*pair.context.turns[-1:], pair.response)
 
     for name, stage in recipe.stages(only).items():
         place = StageFolder(folder / name)
-        with exclusive(place.path, "training"), _quiet():
+        with exclusive(place.path, "training"), quiet():
             if fresh:
                 shutil.rmtree(place.path, ignore_errors=True)
-            pairs = stage_pairs(stage, data)
+            pairs = pairs_of(name, stage)
             sha256 = pairs_hash(pairs)
             place.claim(
                 name,
@@ -125,7 +137,8 @@ class _StageRun:
         dataset = self._dataset()
         prepare(self.model, self.settings)
         loss = self._loss()
-        watcher = Watcher(self.folder, loss, self.stage, self._keep, self.console)
+        meter = PairMeter(loss, self.stage.batch_size)
+        watcher = Watcher(self.folder, meter, _OBJECTIVE, self.stage, self._keep, self.console)
         checkpoint = self.folder.last_checkpoint()
         self.console.print(
             f"{self.name}: {len(self.pairs):,} pairs, {self._weights / 1e6:.1f}M weights to train"
@@ -215,7 +228,7 @@ class _StageRun:
             lr_scheduler_type=stage.schedule,
             warmup_steps=stage.warmup,
             weight_decay=stage.weight_decay,
-            bf16=use_bf16(stage),
+            bf16=use_bf16(stage.precision),
             use_cpu=not torch.cuda.is_available(),
             seed=stage.seed,
             eval_strategy="steps",
@@ -282,7 +295,9 @@ class _StageRun:
         return result
 
     def _bf16(self) -> torch.autocast:
-        return torch.autocast(self.model.device.type, dtype=torch.bfloat16, enabled=use_bf16(self.stage))
+        return torch.autocast(
+            self.model.device.type, dtype=torch.bfloat16, enabled=use_bf16(self.stage.precision)
+        )
 
     def _progress(self, what: str) -> Progress:
         return lambda done, of: self.console.print(f"{what}: {done:,} of {of:,}", highlight=False)
@@ -336,17 +351,17 @@ def _teacher(name: str, runs: Path) -> Encoder:
         ) from error
 
 
-def use_bf16(stage: StageSettings) -> bool:
-    """Whether the stage computes in bf16; "auto": where the processor can."""
-    if stage.precision != "auto":
-        return stage.precision == "bf16"
+def use_bf16(precision: Precision) -> bool:
+    """Whether to compute in bf16; "auto": where the processor can."""
+    if precision != "auto":
+        return precision == "bf16"
     if torch.cuda.is_available():
         return bool(torch.cuda.is_bf16_supported())
     return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Without the libraries' own progress bars and remarks, which would tear the live line."""
     talk: Any = transformers.utils.logging  # its functions have no annotations
     verbosity, bars = talk.get_verbosity(), talk.is_progress_bar_enabled()

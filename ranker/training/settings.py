@@ -26,6 +26,8 @@ else:  # pragma: no cover - the same parser under its older name
     import tomli as tomllib
 
 Stage = Literal["pretrain", "finetune", "distill"]
+Precision = Literal["auto", "bf16", "fp32"]
+"""auto: bf16 where the processor computes in it."""
 STAGES: tuple[Stage, ...] = ("pretrain", "finetune", "distill")
 PRESETS = Path(__file__).resolve().parent.parent / "presets"
 
@@ -129,12 +131,14 @@ class StageSettings:
     """Stop after so many evaluations without a better one; 0: never."""
     save_minutes: float = 4.0
     """A restart loses at most this much."""
-    precision: Literal["auto", "bf16", "fp32"] = "auto"
-    """auto: bf16 where the processor computes in it."""
+    precision: Precision = "auto"
+    feedback_repeats: int = 3
+    """How often each pair of feedback stands among the pairs, where feedback is given."""
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "micro_batch", "learning_rate", "scale", "eval_steps"):
+        positive = ("epochs", "batch_size", "micro_batch", "learning_rate", "scale", "eval_steps")
+        for name in (*positive, "feedback_repeats"):
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name} must be above 0, not {getattr(self, name)}")
         if self.batch_size < 2:
@@ -178,7 +182,7 @@ def load_recipe(preset: str, overrides: Sequence[str] = ()) -> Recipe:
         raise NotFoundError.of("preset", preset, preset_names())
     tables = read_toml(path)
     for override in overrides:
-        _apply(tables, override)
+        apply_override(tables, override)
     for table in tables:
         if table not in ("model", *STAGES):
             raise ConfigError(
@@ -193,7 +197,8 @@ def load_recipe(preset: str, overrides: Sequence[str] = ()) -> Recipe:
     return Recipe(model, **stages)
 
 
-def _apply(tables: dict[str, Any], override: str) -> None:
+def apply_override(tables: dict[str, Any], override: str) -> None:
+    """Put `table.key=value`, its value as TOML writes it or plain text, into a preset's tables."""
     name, equals, text = override.partition("=")
     table, dot, key = name.strip().partition(".")
     if not (equals and dot):

@@ -1,4 +1,4 @@
-"""What goes on around the steps of a stage: the best model, checkpoints, stopping, the live line."""
+"""What goes on around the steps of a run: the best model, checkpoints, stopping, the live line."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from rich.console import Console
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from ranker.storage import read_json, write_json
-from ranker.training.folder import STATE, StageFolder, step_of
-from ranker.training.settings import StageSettings
+from ranker.training.folder import STATE, RunFolder, step_of
 from ranker.types import Encoder
 
 Measure = Callable[[Encoder], Mapping[str, float]]
@@ -38,6 +37,73 @@ class BatchLoss(Protocol):
     def learned_scale(self) -> torch.nn.Parameter | None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """The validation figure that chooses the model: its key among the figures, and what people call it."""
+
+    key: str
+    label: str
+    larger_is_better: bool
+
+
+class Pace(Protocol):
+    """How often a run is saved, and when it is given up."""
+
+    @property
+    def save_minutes(self) -> float: ...
+    @property
+    def patience(self) -> int: ...
+
+
+class Meter(Protocol):
+    """Figures of the batches since the last row of metrics."""
+
+    unit: str
+    """What speed is counted in: pairs or tokens a second."""
+
+    @property
+    def learned_scale(self) -> torch.nn.Parameter | None: ...
+    def step(self) -> int:
+        """Take in the step that just ended; returns how many units it had."""
+        ...
+
+    def line(self) -> str:
+        """The last step's figures for the live line."""
+        ...
+
+    def row(self) -> dict[str, float]:
+        """Means of the steps since the last row; empty where there is none."""
+        ...
+
+
+class PairMeter:
+    """Of a loss over pairs."""
+
+    unit = "pairs"
+
+    def __init__(self, loss: BatchLoss, batch_size: int) -> None:
+        self._loss, self._batch_size = loss, batch_size
+        self._precisions: list[float] = []
+
+    @property
+    def learned_scale(self) -> torch.nn.Parameter | None:
+        return self._loss.learned_scale
+
+    def step(self) -> int:
+        self._precisions.append(self._loss.batch_precision)
+        return self._batch_size
+
+    def line(self) -> str:
+        return f"loss {self._loss.batch_loss:.3f}  P@1 in batch {100 * self._loss.batch_precision:.1f}"
+
+    def row(self) -> dict[str, float]:
+        if not self._precisions:
+            return {}
+        mean = 100 * sum(self._precisions) / len(self._precisions)
+        self._precisions.clear()
+        return {"batch_p_at_1": round(mean, 2)}
+
+
 @dataclass
 class RunState:
     """What a checkpoint must hold beside the trainer's own state for an exact resume."""
@@ -52,33 +118,33 @@ class RunState:
 
 
 class Watcher(TrainerCallback):
-    """Follows a stage; its state goes into every checkpoint."""
+    """Follows a run; its state goes into every checkpoint."""
 
     def __init__(
         self,
-        folder: StageFolder,
-        loss: BatchLoss,
-        stage: StageSettings,
+        folder: RunFolder,
+        meter: Meter,
+        objective: Objective,
+        pace: Pace,
         keep_best: Callable[[], None],
         console: Console,
     ) -> None:
         """`keep_best` writes the model as it is now where the result goes."""
         self.run = RunState()
         self.stopped = False
-        """Ended because a signal asked for it, not because the stage is done."""
-        self._folder, self._loss, self._stage = folder, loss, stage
+        """Ended because a signal asked for it, not because the run is done."""
+        self._folder, self._meter, self._objective, self._pace = folder, meter, objective, pace
         self._keep_best = keep_best
-        self._line = _Line(console, stage.batch_size)
+        self._line = _Line(console, meter)
         self._stop_requested = False
         self._clock = self._saved = self._plotted = time.monotonic()
-        self._precisions: list[float] = []
 
     def restore(self, checkpoint: Path) -> None:
         """Take up the state saved in a checkpoint."""
         self.run = RunState(**read_json(checkpoint / STATE))
-        if self._loss.learned_scale is not None and self.run.scale is not None:
+        if self._meter.learned_scale is not None and self.run.scale is not None:
             with torch.no_grad():
-                self._loss.learned_scale.fill_(self.run.scale)
+                self._meter.learned_scale.fill_(self.run.scale)
         self._folder.rewind_metrics(step_of(checkpoint))
 
     @contextmanager
@@ -115,13 +181,12 @@ class Watcher(TrainerCallback):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> TrainerControl:
-        self._precisions.append(self._loss.batch_precision)
-        self._line.step_ends(state.global_step, state.max_steps, self._loss)
+        self._line.step_ends(state.global_step, state.max_steps, self._meter.step())
         if state.global_step >= state.max_steps:
             control.should_evaluate = control.should_log = True
         if self._stop_requested:
             control.should_save = control.should_training_stop = self.stopped = True
-        elif time.monotonic() - self._saved >= 60 * self._stage.save_minutes:
+        elif time.monotonic() - self._saved >= 60 * self._pace.save_minutes:
             control.should_save = True
         return control
 
@@ -133,17 +198,16 @@ class Watcher(TrainerCallback):
         logs: dict[str, float] | None = None,
         **_: Any,
     ) -> None:
-        if not logs or "loss" not in logs or not self._precisions:
+        if not logs or "loss" not in logs or not (figures := self._meter.row()):
             return
         row = {
             "step": state.global_step,
             "loss": round(logs["loss"], 5),
-            "batch_p_at_1": round(100 * sum(self._precisions) / len(self._precisions), 2),
+            **figures,
             "learning_rate": logs.get("learning_rate", 0.0),
         }
-        if self._loss.learned_scale is not None:
-            row["scale"] = self._loss.learned_scale.item()
-        self._precisions.clear()
+        if self._meter.learned_scale is not None:
+            row["scale"] = self._meter.learned_scale.item()
         self._folder.append_metrics(row)
 
     def on_evaluate(
@@ -157,7 +221,7 @@ class Watcher(TrainerCallback):
         figures = {
             key.removeprefix("eval_"): value for key, value in (metrics or {}).items() if _is_figure(key)
         }
-        if "p_at_1" not in figures:
+        if self._objective.key not in figures:
             return control
         self._folder.append_metrics(
             {"step": state.global_step, **{f"valid_{key}": value for key, value in figures.items()}}
@@ -173,25 +237,26 @@ class Watcher(TrainerCallback):
 
     def _judge(self, figures: dict[str, float], step: int) -> None:
         """Keep the model where it is the best so far."""
-        if figures["p_at_1"] > self.run.best:
+        value, best = figures[self._objective.key], self.run.best
+        if self.run.best_step < 0 or (value > best if self._objective.larger_is_better else value < best):
             self._keep_best()
-            self.run.best, self.run.best_step = figures["p_at_1"], step
+            self.run.best, self.run.best_step = value, step
             self.run.metrics, self.run.evaluations_since_best = figures, 0
             place = "the best so far"
         else:
             self.run.evaluations_since_best += 1
             place = f"best: {self.run.best:.2f} at step {self.run.best_step}"
-        self._line.note(f"step {step}: P@1 {figures['p_at_1']:.2f} on validation ({place})")
+        self._line.note(f"step {step}: {self._objective.label} {value:.2f} on validation ({place})")
 
     def _is_exhausted(self) -> bool:
-        return bool(self._stage.patience) and self.run.evaluations_since_best >= self._stage.patience
+        return bool(self._pace.patience) and self.run.evaluations_since_best >= self._pace.patience
 
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         self._tick()
         self._saved = self._clock
-        scale = self._loss.learned_scale
+        scale = self._meter.learned_scale
         self.run.scale = None if scale is None else scale.item()
         self.run.finished = state.global_step >= state.max_steps or self._is_exhausted()
         write_json(Path(str(args.output_dir)) / f"checkpoint-{state.global_step}" / STATE, asdict(self.run))
@@ -212,12 +277,12 @@ class Watcher(TrainerCallback):
 class _Line:
     """Progress on stderr: one live line on a terminal, a plain line now and then elsewhere."""
 
-    def __init__(self, console: Console, batch_size: int) -> None:
-        self._console, self._batch_size = console, batch_size
+    def __init__(self, console: Console, meter: Meter) -> None:
+        self._console, self._meter = console, meter
         self._live = console.status("starting") if console.is_terminal else None
         self._last = float("-inf")
         self._began = 0.0
-        self._steps, self._seconds = 0, 0.0
+        self._steps, self._units, self._seconds = 0, 0, 0.0
 
     def start(self) -> None:
         if self._live is not None:
@@ -233,15 +298,17 @@ class _Line:
     def step_begins(self) -> None:
         self._began = time.monotonic()
 
-    def step_ends(self, step: int, steps: int, loss: BatchLoss) -> None:
+    def step_ends(self, step: int, steps: int, units: int) -> None:
+        """`units` is how many pairs or tokens the step had."""
         now = time.monotonic()
         self._steps += 1
+        self._units += units
         self._seconds += now - self._began
-        speed = self._batch_size * self._steps / self._seconds
+        speed = self._units / self._seconds
         left = (steps - step) * self._seconds / self._steps
         text = (
-            f"step {step}/{steps}  loss {loss.batch_loss:.3f}  "
-            f"P@1 in batch {100 * loss.batch_precision:.1f}  {speed:.1f} pairs/s  {_duration(left)} left"
+            f"step {step}/{steps}  {self._meter.line()}  "
+            f"{speed:.1f} {self._meter.unit}/s  {_duration(left)} left"
         )
         if self._live is not None:
             self._live.update(text)

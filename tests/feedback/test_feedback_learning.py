@@ -57,7 +57,7 @@ def test_a_stream_of_feedback_is_learnt(home: Home, store: FeedbackStore, tmp_pa
     assert done.removed["ed"] == len(reported)
     assert done.left_out == []
 
-    after = Ranker.open(home=home)
+    after = Ranker.open(home=home, safety=None)  # everything is counted, unfit replies too
     everything = {place.candidate.id for place in after.rank("I got fired today.", k=5000, keep_echoes=True)}
     assert not everything & reported
     for context, better in BETTER.items():

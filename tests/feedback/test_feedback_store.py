@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import ranker.feedback
-from ranker.errors import InputError, IntegrityError, NotFoundError, StorageError
+from ranker.errors import FullError, InputError, IntegrityError, NotFoundError, StorageError
 from ranker.feedback import Edit, FeedbackStore, Report, reported_texts, training_pairs
 from ranker.types import Context
 
@@ -216,3 +216,40 @@ def test_training_pairs_are_the_edits_worth_learning(store: FeedbackStore) -> No
     assert training_pairs(store.entries()) == [
         (Context(("My cat died.", "Oh.", "Last night.")), "I'm so sorry.")
     ]
+
+
+def test_settled_entries_make_room(path: Path) -> None:
+    """The dismissed go first, then applied edits, each the oldest first; reports that count never go."""
+    with FeedbackStore.open(path, max_entries=6) as store:
+        applied_report = store.report("a", "b", candidate_id="x")
+        applied_edits = [store.edit("a", "b", text) for text in ("c", "d")]
+        dismissed = [store.report("a", text, candidate_id="y") for text in ("e", "f")]
+        pending = store.report("a", "g", candidate_id="z")
+        store.settle([applied_report.id, *(edit.id for edit in applied_edits)], "applied")
+        store.settle([report.id for report in dismissed], "dismissed")
+
+        for gone in (*dismissed, *applied_edits):
+            before = {entry.id for entry in store.entries()}
+            new = store.edit("a", "b", f"instead of {gone.id}")
+            assert {entry.id for entry in store.entries()} == before - {gone.id} | {new.id}
+        with pytest.raises(FullError, match=r"is full: 6 entries.*ranker feedback list"):
+            store.edit("a", "b", "one more")
+        assert store.blocked_ids() == {"x", "z"}
+        assert {applied_report.id, pending.id} <= {entry.id for entry in store.entries()}
+
+        store.settle([pending.id], "dismissed")
+        store.report("a", "b", candidate_id="w")
+        assert store.blocked_ids() == {"x", "w"}
+
+
+def test_a_lower_limit_removes_no_more_than_it_may(path: Path) -> None:
+    with FeedbackStore.open(path) as store:
+        entries = [store.edit("a", "b", str(number)) for number in range(5)]
+        store.settle([entry.id for entry in entries[:3]], "applied")
+    with FeedbackStore.open(path, max_entries=2) as lower:
+        with pytest.raises(FullError):
+            lower.report("a", "b")
+        assert len(lower.entries()) == 5, "a refusal changes nothing"
+    with FeedbackStore.open(path, max_entries=3) as low:
+        low.report("a", "b")
+        assert [entry.id for entry in low.entries()] == [4, 5, 6]

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from ranker.errors import ConfigError
-from ranker.pools import CleaningSettings, clean, is_profane
+from ranker.pools import CleaningSettings, clean
 from ranker.types import Candidate, Label
 
 
@@ -93,29 +93,6 @@ def test_profane_texts_may_be_kept_and_are_counted() -> None:
     assert len(kept) == 1
     assert report.profane == 1
     assert report.summary() == "kept 1 of 1; 1 of them profane"
-
-
-@pytest.mark.parametrize("text", ["FUCK", "what a b*tch", "so *shitty*", "you assholes."])
-def test_profane(text: str) -> None:
-    assert is_profane(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "I live in Scunthorpe",
-        "Moby Dick is a classic",
-        "A pair of great tits in the garden",
-        "We passed the class assessment",
-        "My Maine Coon and the cockatoo",
-        "Damn, what the hell happened?",
-        "He graduated summa cum laude",
-        "The house was spic and span",
-        "What a *wonderful* day",
-    ],
-)
-def test_not_profane(text: str) -> None:
-    assert not is_profane(text)
 
 
 def test_settings_out_of_range() -> None:

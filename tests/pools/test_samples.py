@@ -8,7 +8,8 @@ import pytest
 
 from ranker.corpora import Dialogue, ReadReport, candidates, read_dialogues
 from ranker.home import Home, packaged_pools
-from ranker.pools import CleaningSettings, clean, is_profane, load_card, raw_data
+from ranker.pools import CleaningSettings, clean, load_card, raw_data
+from ranker.safety.profanity import is_profane
 
 
 def sample_of(name: str) -> list[Dialogue]:

@@ -34,9 +34,8 @@ REPLIES = {
 _RUN = """
 import sys
 from pathlib import Path
-from ranker.config import settings
 from ranker.server import ServerSettings, run_server
-run_server(settings(ServerSettings, "server", file=Path(sys.argv[1])))
+run_server(ServerSettings.read(Path(sys.argv[1])))
 """
 
 

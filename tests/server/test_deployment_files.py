@@ -38,7 +38,14 @@ def expressions() -> Iterator[str]:
 
 def test_the_dashboard_asks_for_metrics_that_exist() -> None:
     metrics = Metrics()
-    for counter in (metrics.requests, metrics.rejections, metrics.fallbacks, metrics.reloads):
+    for counter in (
+        metrics.requests,
+        metrics.rejections,
+        metrics.fallbacks,
+        metrics.reloads,
+        metrics.generations,
+        metrics.safety,
+    ):
         counter.labels(*["x"] * len(counter._labelnames))
     for histogram in (metrics.latency, metrics.stages):
         histogram.labels("x")

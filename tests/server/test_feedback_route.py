@@ -99,3 +99,17 @@ def test_keys_guard_it_and_it_can_be_turned_off(settings: ServerSettings) -> Non
     with TestClient(create_app(dataclasses.replace(settings, feedback=False, page=False))) as client:
         assert client.post("/v1/feedback", json=REPORT).status_code == 404
         assert client.get("/").status_code == 404
+
+
+def test_a_full_store_refuses_and_says_so(settings: ServerSettings, home: Home) -> None:
+    with TestClient(create_app(dataclasses.replace(settings, max_feedback=2))) as client:
+        for _ in range(2):
+            assert client.post("/v1/feedback", json=REPORT).status_code == 201
+        answer = client.post("/v1/feedback", json=EDIT)
+        assert answer.status_code == 429
+        assert answer.json()["error"]["code"] == "feedback_full"
+        assert int(answer.headers["Retry-After"]) > 0
+        assert str(home.root) not in answer.text
+        with FeedbackStore.open(home.root / FEEDBACK_FILE) as store:
+            store.settle([1], "dismissed")
+        assert client.post("/v1/feedback", json=EDIT).json() == {"id": 3}

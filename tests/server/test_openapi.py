@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,9 @@ from typer.testing import CliRunner
 
 from ranker.cli.serve import serve
 from ranker.config import read_toml
+from ranker.engine import FallbackSettings
+from ranker.generation import GenerationSettings
+from ranker.safety import SafetySettings
 from ranker.server import ServerSettings, openapi_json
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,16 +36,25 @@ def test_the_command_writes_it(tmp_path: Path) -> None:
     assert (tmp_path / "openapi.json").read_text("utf-8") == openapi_json()
 
 
-def test_every_setting_is_in_the_commented_file() -> None:
-    """As a comment that tells the default, but for those whose default depends on the machine."""
-    lines = (ROOT / "serve" / "ranker.toml").read_text("utf-8").splitlines()
-    assert read_toml(ROOT / "serve" / "ranker.toml") == {"server": {}}
-    shown = {line.removeprefix("# ").split(" = ")[0]: line for line in lines if " = " in line}
-    fields = ServerSettings.__dataclass_fields__
-    assert set(shown) == set(fields)
-    for name in ("port", "max_concurrency", "deadline_seconds", "batch_wait_ms", "reload_seconds", "max_k"):
-        value = shown[name].split(" = ")[1].split("#")[0].strip()
-        assert value == str(fields[name].default)
+def test_every_setting_is_in_the_commented_file(tmp_path: Path) -> None:
+    """As a comment that tells the default, but for those that depend on the machine or are none."""
+    file = ROOT / "serve" / "ranker.toml"
+    tables: dict[str, Any] = {
+        "server": ServerSettings,
+        "fallback": FallbackSettings,
+        "generation": GenerationSettings,
+        "safety": SafetySettings,
+    }
+    assert read_toml(file) == {name: {} for name in tables}
+    uncommented = tmp_path / "ranker.toml"
+    uncommented.write_text(re.sub(r"^# (\w+ = )", r"\1", file.read_text("utf-8"), flags=re.MULTILINE))
+    examples = {"home", "indexes", "encoder", "threads", "api_keys_file", "messages"}
+    for table, shown in read_toml(uncommented).items():
+        defaults = {field.name: field.default for field in fields(tables[table])}
+        assert set(shown) == set(defaults) - set(tables)
+        for name in set(shown) - examples:
+            value = tuple(shown[name]) if isinstance(shown[name], list) else shown[name]
+            assert value == defaults[name], name
 
 
 def test_schemathesis_finds_no_server_error_and_true_shapes(client: TestClient) -> None:

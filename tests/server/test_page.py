@@ -14,6 +14,7 @@ from starlette.testclient import TestClient
 
 from ranker.feedback import FEEDBACK_FILE, Edit, FeedbackStore, Report
 from ranker.home import Home
+from ranker.safety import fixed_message
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -168,6 +169,18 @@ def test_talk_report_and_edit(page: Page, start: Start, home: Home) -> None:
     assert page.locator("#log li").count() == 0
     say(page, "my dog is very ill and I am sad")
     assert last_reply(page) != "I am so sorry about your dog."
+
+
+def test_a_fixed_message_says_that_it_is_one(page: Page, start: Start) -> None:
+    page.goto(start("").url)
+    page.get_by_label("Your message").fill("I want to kill myself tonight.")
+    page.keyboard.press("Enter")
+    page.locator(".theirs.fixed .source").wait_for()
+    assert last_reply(page) == fixed_message("self-harm")
+    assert page.locator(".source").inner_text() == "a fixed message"
+    assert page.get_by_role("button", name="Report").count() == 0
+    assert page.get_by_role("button", name="Why").count() == 0
+    picture(page, "fixed")
 
 
 def test_texts_are_never_taken_for_html(page: Page, start: Start) -> None:

@@ -171,6 +171,7 @@ function askForKey(again) {
 
 function addReply(context, response) {
   const turn = addTurn("theirs", response.text);
+  turn.classList.add(response.source);
   const meta = element("div", "meta");
   meta.append(element("span", "chip source", describeSource(response)));
   if (typeof response.confidence === "number") {
@@ -179,7 +180,10 @@ function addReply(context, response) {
   const actions = element("div", "actions");
   const reply = { turn, context, response, place: turns.length - 1, panel: null };
   if (response.ranking?.length) actions.append(opener("Why", "why", reply, rankingPanel));
-  actions.append(opener("Report", "report", reply, reportPanel), opener("Edit", "edit", reply, editPanel));
+  // A fixed message is the operator's own: there is nothing to learn from here.
+  if (response.source !== "fixed") {
+    actions.append(opener("Report", "report", reply, reportPanel), opener("Edit", "edit", reply, editPanel));
+  }
   meta.append(actions);
   turn.append(meta);
   if (response.note) turn.append(element("p", "note", sentence(response.note)));
@@ -187,8 +191,9 @@ function addReply(context, response) {
 }
 
 function describeSource(response) {
-  if (response.source === "retrieved") return response.pool ? `retrieved from ${response.pool}` : "retrieved";
-  return response.source;
+  if (response.source === "generated") return "written by a generator";
+  if (response.source === "fixed") return "a fixed message";
+  return response.pool ? `retrieved from ${response.pool}` : "retrieved";
 }
 
 function opener(text, name, reply, build) {
