@@ -194,12 +194,13 @@ def _say(ranker: Ranker, ranking: Ranking, vector: Vectors, when: When) -> str:
 
 
 def _print_answer(ranking: Ranking, reply: Response | None, show_context: bool) -> None:
-    """The reply where it is not the first of the ranking, then the ranking."""
+    """The reply where it is not the first of the ranking, then the ranking; a fixed message stands alone."""
     if show_context:
         out.print(" / ".join(ranking.context.turns), style="bold", markup=False)
     if reply is not None and reply.source != "retrieved":
         out.print(f"[bold green]{reply.source}>[/] {escape(reply.text)}\n", soft_wrap=True)
-    _print_ranking(ranking)
+    if reply is None or reply.source != "fixed":
+        _print_ranking(ranking)
     if reply is not None and reply.note:
         note(reply.note)
 

@@ -2,8 +2,7 @@
 
 `auto` stands on an artefact, `fallback.json` beside the generator, which `ranker evaluate fallback` writes:
 the confidence below which this generator's replies were better than this encoder's best retrieved ones, on
-held-out contexts. Where nobody measured it, `auto` never asks the generator, and the note of an unsure reply
-says so.
+held-out contexts. Where nobody measured it, `auto` never asks the generator.
 """
 
 from __future__ import annotations
@@ -100,10 +99,7 @@ def decide(
         unknown = "the encoder is not calibrated: there is no confidence to compare"
         return Decision(False, note="" if when == "auto" else unknown)
     limit = threshold() if when == "auto" else when
-    if limit is None:
-        unmeasured = f"{low}; when to fall back to {generator!r} was never measured"
-        return Decision(False, note=unmeasured if low else "")
-    if confidence < limit:
+    if limit is not None and confidence < limit:
         return Decision(True, f"the best retrieved reply has a confidence of {confidence:.0%}")
     return Decision(False, note=low)
 

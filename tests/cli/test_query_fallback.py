@@ -102,6 +102,7 @@ def test_a_crisis_gets_the_fixed_message(run: Run, installed: Callable[[Fallback
     assert "self-harm" in found["reply"]["note"]
     _, out, _ = run("query", CRISIS, "--no-json")
     assert out.startswith("fixed> ")
+    assert "score" not in out, "nothing of the pool stands beside it"
     _, out, _ = run("chat", stdin=CRISIS.encode())
     assert found["reply"]["text"] in " ".join(out.split())
     assert talker.asked == []
