@@ -73,7 +73,7 @@ def local(home: Home, settings: GenerationSettings = QUICK) -> LocalGenerator:
 
 
 def test_it_is_installed_and_lazy(home: Home) -> None:
-    assert installed(home) == ["seq2seq"]
+    assert "seq2seq" in installed(home)
     made = local(home)
     assert made.name == "seq2seq"
     assert vars(made)["_loaded"] is None
