@@ -16,6 +16,7 @@ from ranker.errors import IntegrityError
 
 _ZIP_MAGIC = b"PK\x03\x04"
 _CHUNK = 1 << 20
+# zipfile raises the last two for an encrypted member and for a compression that it does not know.
 _DAMAGE = (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, RuntimeError, NotImplementedError)
 
 
