@@ -61,6 +61,22 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
+def read_checked(path: Path, *, size: int, sha256: str, fix: str = "") -> bytes:
+    """The bytes of a file as it was written: what was hashed is what the caller then parses.
+
+    Raises IntegrityError, with `fix` as the next step, where it is missing or another size or digest.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise IntegrityError(f"{path} cannot be read ({error.strerror})", fix=fix) from error
+    if len(data) != size:
+        raise IntegrityError(f"{path} has {len(data):,} bytes, not {size:,}", fix=fix)
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise IntegrityError(f"{path} does not match its sha256", fix=fix)
+    return data
+
+
 def write_bytes(path: Path, data: bytes) -> None:
     """Write a file atomically: whole, flushed, then renamed into place."""
     with storage_errors(path):

@@ -181,3 +181,18 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
         raise KeyError
     with storage.exclusive(root, "building"):
         pass
+
+
+def test_a_checked_file_is_as_written(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    path.write_bytes(b"weights")
+    digest = hashlib.sha256(b"weights").hexdigest()
+    assert storage.read_checked(path, size=7, sha256=digest) == b"weights"
+    with pytest.raises(IntegrityError, match="has 7 bytes, not 8"):
+        storage.read_checked(path, size=8, sha256=digest)
+    path.write_bytes(b"weighty")
+    with pytest.raises(IntegrityError, match=r"does not match its sha256\. Train it again"):
+        storage.read_checked(path, size=7, sha256=digest, fix="Train it again")
+    path.unlink()
+    with pytest.raises(IntegrityError, match="cannot be read"):
+        storage.read_checked(path, size=7, sha256=digest)

@@ -19,7 +19,7 @@ from ranker.config import from_table
 from ranker.encoders.layout import LAYOUT_VERSION, LayoutSettings
 from ranker.errors import ConfigError, IntegrityError
 from ranker.labels import Prepend
-from ranker.storage import read_json, write_json
+from ranker.storage import read_checked, read_json, write_json
 from ranker.types import Calibration
 
 CARD_FILE = "encoder.json"
@@ -113,16 +113,7 @@ class EncoderCard:
         Raises IntegrityError where the file is missing or differs from its stamp.
         """
         stamp = next(stamp for stamp in self.files if stamp.name == name)
-        path = folder / name
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise IntegrityError(f"{path} cannot be read ({error.strerror})", fix=_REPAIR) from error
-        if len(data) != stamp.size:
-            raise IntegrityError(f"{path} has {len(data):,} bytes, not {stamp.size:,}", fix=_REPAIR)
-        if hashlib.sha256(data).hexdigest() != stamp.sha256:
-            raise IntegrityError(f"{path} does not match the sha256 of its card", fix=_REPAIR)
-        return data
+        return read_checked(folder / name, size=stamp.size, sha256=stamp.sha256, fix=_REPAIR)
 
     def _check(self, path: Path) -> None:
         stamped = {stamp.name for stamp in self.files}

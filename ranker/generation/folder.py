@@ -19,7 +19,16 @@ from pathlib import Path
 
 from ranker.config import from_table
 from ranker.errors import ConfigError, IntegrityError, NotFoundError
-from ranker.storage import current, publish, read_json, sha256_of, staged_folder, storage_errors, write_json
+from ranker.storage import (
+    current,
+    publish,
+    read_checked,
+    read_json,
+    sha256_of,
+    staged_folder,
+    storage_errors,
+    write_json,
+)
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -87,16 +96,7 @@ class GeneratorFolder:
         """The bytes of a file: what was hashed is what the caller then parses. Raises IntegrityError where it
         is missing or not as written."""
         stamp = self._stamp(name)
-        path = self.path / name
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise IntegrityError(f"{path} cannot be read ({error.strerror})", fix=_REPAIR) from error
-        if len(data) != stamp.size:
-            raise IntegrityError(f"{path} has {len(data):,} bytes, not {stamp.size:,}", fix=_REPAIR)
-        if hashlib.sha256(data).hexdigest() != stamp.sha256:
-            raise IntegrityError(f"{path} does not match the sha256 of its manifest", fix=_REPAIR)
-        return data
+        return read_checked(self.path / name, size=stamp.size, sha256=stamp.sha256, fix=_REPAIR)
 
     def checked(self, name: str) -> Path:
         """The path of a file that is as written, where it is too large to read. Raises IntegrityError."""

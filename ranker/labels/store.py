@@ -21,7 +21,7 @@ from safetensors.numpy import load, save
 from ranker.config import from_table
 from ranker.errors import ConfigError, IntegrityError, NotFoundError
 from ranker.labels.fasttext import FastTextShape
-from ranker.storage import read_json, storage_errors, write_bytes, write_json
+from ranker.storage import read_checked, read_json, storage_errors, write_bytes, write_json
 from ranker.types import LabelKind
 
 FORMAT = 1
@@ -122,14 +122,7 @@ def read_manifest(folder: Path) -> Manifest:
 def read_tensors(folder: Path, manifest: Manifest) -> Tensors:
     """The numbers, once their size and hash are as the manifest says. Raises IntegrityError where not."""
     path = folder / manifest.file
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise IntegrityError(f"{path} cannot be read ({error.strerror})") from error
-    if len(data) != manifest.size or hashlib.sha256(data).hexdigest() != manifest.sha256:
-        raise IntegrityError(
-            f"{path} is not the file that its manifest describes", fix="Train or copy the model again"
-        )
+    data = read_checked(path, size=manifest.size, sha256=manifest.sha256, fix="Train or copy the model again")
     try:
         return load(data)
     except (SafetensorError, ValueError, KeyError, TypeError) as error:

@@ -23,7 +23,7 @@ from ranker.home import EMBEDDED, Home
 from ranker.safety.classifier import LineClassifier
 from ranker.safety.labelled import Task
 from ranker.safety.ngrams import BUCKETS
-from ranker.storage import read_json, storage_errors, write_bytes, write_json
+from ranker.storage import read_checked, read_json, storage_errors, write_bytes, write_json
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -108,12 +108,7 @@ def read_classifier(folder: Path, task: Task) -> LineClassifier:
     if manifest.task != task:
         raise IntegrityError(f"{folder} holds the {manifest.task} model, not {task}", fix=_RETRAIN)
     path = folder / manifest.file
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise IntegrityError(f"{path} cannot be read ({error.strerror})", fix=_RETRAIN) from error
-    if len(data) != manifest.size or hashlib.sha256(data).hexdigest() != manifest.sha256:
-        raise IntegrityError(f"{path} is not the file that its manifest describes", fix=_RETRAIN)
+    data = read_checked(path, size=manifest.size, sha256=manifest.sha256, fix=_RETRAIN)
     try:
         tensors = {name: tensor.astype(np.float32) for name, tensor in load(data).items()}
     except (SafetensorError, ValueError, KeyError, TypeError) as error:

@@ -29,12 +29,12 @@ from transformers import TrainingArguments
 
 from ranker.config import from_table
 from ranker.corpora import Pair
-from ranker.errors import ConfigError, NotFoundError, TrainingError
+from ranker.errors import ConfigError, NotFoundError
 from ranker.generation.folder import Figure, Manifest, write_generator
 from ranker.home import Home
-from ranker.storage import exclusive, read_json, storage_errors, write_json
+from ranker.storage import exclusive, read_json, write_json
 from ranker.training.data import has_listener, pairs_hash, read_pairs, stage_pairs
-from ranker.training.folder import RunFolder, replace_folder, step_of
+from ranker.training.folder import RunFolder, replace_folder
 from ranker.training.models import trainable
 from ranker.training.run import quiet, use_bf16
 from ranker.training.settings import Precision
@@ -230,27 +230,10 @@ class _Run:
         """Raises TrainingError where a signal stopped it."""
         meter = TokenMeter()
         watcher = Watcher(self.folder, meter, _OBJECTIVE, self.training, self._keep, self.job.console)
-        checkpoint = self.folder.last_checkpoint()
         count = sum(weight.numel() for weight in trainable(self.task.model).values())
-        self.job.console.print(
-            f"{self.kind}: {self.pairs:,} pairs, {count / 1e6:.1f}M weights to train"
-            + (f", from step {step_of(checkpoint)}" if checkpoint else ""),
-            highlight=False,
+        steps = watcher.train(
+            f"{self.kind}: {self.pairs:,} pairs", count, lambda _: self._trainer(meter, watcher)
         )
-        steps = 0
-        if checkpoint is not None:
-            watcher.restore(checkpoint)
-            steps = step_of(checkpoint)
-        if not watcher.run.finished:
-            trainer = self._trainer(meter, watcher)
-            with watcher.signals(), storage_errors(self.folder.path):
-                trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-            steps = trainer.state.global_step
-        if watcher.stopped:
-            raise TrainingError(
-                f"stopped at step {steps}, where a checkpoint is saved",
-                fix="The same command goes on from there",
-            )
         self.folder.plot()
         result = GeneratorResult(
             kind=self.kind,

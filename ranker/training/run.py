@@ -21,13 +21,13 @@ from sentence_transformers.sentence_transformer.training_args import SentenceTra
 from ranker.corpora import Pair
 from ranker.encoders import load_encoder
 from ranker.encoders.torch import TorchEncoder, layout_of
-from ranker.errors import ConfigError, NotFoundError, TrainingError
+from ranker.errors import ConfigError, NotFoundError
 from ranker.home import Home
 from ranker.labels import Prepender
-from ranker.storage import exclusive, storage_errors
+from ranker.storage import exclusive
 from ranker.training.batches import DistinctResponses, PairCollator
 from ranker.training.data import feedback_pairs, pair_dataset, pairs_hash, stage_pairs, with_feedback
-from ranker.training.folder import StageFolder, StageResult, replace_folder, step_of
+from ranker.training.folder import StageFolder, StageResult, replace_folder
 from ranker.training.labels import find_prepender
 from ranker.training.losses import DistillationLoss, RankingLoss
 from ranker.training.models import (
@@ -139,26 +139,11 @@ class _StageRun:
         loss = self._loss()
         meter = PairMeter(loss, self.stage.batch_size)
         watcher = Watcher(self.folder, meter, _OBJECTIVE, self.stage, self._keep, self.console)
-        checkpoint = self.folder.last_checkpoint()
-        self.console.print(
-            f"{self.name}: {len(self.pairs):,} pairs, {self._weights / 1e6:.1f}M weights to train"
-            + (f", from step {step_of(checkpoint)}" if checkpoint else ""),
-            highlight=False,
+        steps = watcher.train(
+            f"{self.name}: {len(self.pairs):,} pairs",
+            self._weights,
+            lambda is_new: self._trainer(dataset, loss, watcher, is_new=is_new),
         )
-        steps = 0
-        if checkpoint is not None:
-            watcher.restore(checkpoint)
-            steps = step_of(checkpoint)
-        if not watcher.run.finished:
-            trainer = self._trainer(dataset, loss, watcher, is_new=checkpoint is None)
-            with watcher.signals(), storage_errors(self.folder.path):
-                trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-            steps = trainer.state.global_step
-        if watcher.stopped:
-            raise TrainingError(
-                f"stopped at step {steps}, where a checkpoint is saved",
-                fix="The same command goes on from there",
-            )
         return self._finish(watcher, steps)
 
     def _dataset(self) -> Dataset:

@@ -14,9 +14,10 @@ from typing import Any, Protocol
 
 import torch
 from rich.console import Console
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from ranker.storage import read_json, write_json
+from ranker.errors import TrainingError
+from ranker.storage import read_json, storage_errors, write_json
 from ranker.training.folder import STATE, RunFolder, step_of
 from ranker.types import Encoder
 
@@ -146,6 +147,33 @@ class Watcher(TrainerCallback):
             with torch.no_grad():
                 self._meter.learned_scale.fill_(self.run.scale)
         self._folder.rewind_metrics(step_of(checkpoint))
+
+    def train(self, what: str, weights: int, make_trainer: Callable[[bool], Trainer]) -> int:
+        """Run to the end, from the last checkpoint where there is one; returns the steps made.
+
+        `what` is trained and has so many weights; `make_trainer` is told whether the run is new. Raises
+        TrainingError where a signal stopped it.
+        """
+        checkpoint = self._folder.last_checkpoint()
+        self._line.note(
+            f"{what}, {weights / 1e6:.1f}M weights to train"
+            + (f", from step {step_of(checkpoint)}" if checkpoint else "")
+        )
+        steps = 0
+        if checkpoint is not None:
+            self.restore(checkpoint)
+            steps = step_of(checkpoint)
+        if not self.run.finished:
+            trainer = make_trainer(checkpoint is None)
+            with self.signals(), storage_errors(self._folder.path):
+                trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+            steps = trainer.state.global_step
+        if self.stopped:
+            raise TrainingError(
+                f"stopped at step {steps}, where a checkpoint is saved",
+                fix="The same command goes on from there",
+            )
+        return steps
 
     @contextmanager
     def signals(self) -> Iterator[None]:
