@@ -243,7 +243,7 @@ def test_a_flipped_byte(home: Home, root: str, file: str) -> None:
     data = bytearray(path.read_bytes())
     data[-2] ^= 1
     path.write_bytes(data)
-    with pytest.raises(IntegrityError, match="does not match the sha256"):
+    with pytest.raises(IntegrityError, match="does not match its sha256"):
         chat(home).load()
 
 
