@@ -14,16 +14,22 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from filelock import FileLock, Timeout
 from numpy.typing import DTypeLike, NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
 from ranker.errors import IntegrityError, StorageError
+
+MANIFEST = "manifest.json"
+"""Of a small model: the file that names the one with its numbers."""
 
 _POINTER = "CURRENT"
 _STAGING = ".staging-"
@@ -105,6 +111,38 @@ def read_json(path: Path) -> Any:
         raise IntegrityError(f"{path} is missing") from None
     except (ValueError, RecursionError, OSError) as error:
         raise IntegrityError(f"{path} is not readable JSON ({error})") from error
+
+
+def write_model_files(folder: Path, manifest: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> None:
+    """Write a small model over the one that was there: its numbers, and a manifest that names their file.
+
+    `manifest` gets the keys file, sha256, size and package. It is written last, so that it always names a
+    whole file.
+    """
+    data = save({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()})
+    digest = hashlib.sha256(data).hexdigest()
+    file = f"{digest[:12]}.safetensors"
+    stamp = {
+        "file": file,
+        "sha256": digest,
+        "size": len(data),
+        "package": metadata.version("response-ranker"),
+    }
+    write_bytes(folder / file, data)
+    write_json(folder / MANIFEST, {**manifest, **stamp})
+    with storage_errors(folder):
+        for old in folder.glob("*.safetensors"):
+            if old.name != file:
+                old.unlink(missing_ok=True)
+
+
+def read_safetensors(path: Path, *, size: int, sha256: str, fix: str = "") -> dict[str, NDArray[Any]]:
+    """The arrays of a safetensors file, once its bytes are as written. See `read_checked`."""
+    data = read_checked(path, size=size, sha256=sha256, fix=fix)
+    try:
+        return load(data)
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise IntegrityError(f"{path} is not a readable safetensors file ({error})", fix=fix) from error
 
 
 def write_blob(path: Path, data: NDArray[np.uint8]) -> None:

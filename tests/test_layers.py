@@ -11,7 +11,7 @@ PACKAGE = Path(ranker.__file__).parent
 
 LAYERS = (
     {"types", "errors"},
-    {"config", "home", "storage"},
+    {"config", "home", "storage", "tokenizing"},
     {"safety"},  # below the pools, which leave profane candidates out
     {"index", "labels", "pools", "corpora", "knowledge"},
     {"encoders", "rerank", "generation"},

@@ -196,3 +196,23 @@ def test_a_checked_file_is_as_written(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(IntegrityError, match="cannot be read"):
         storage.read_checked(path, size=7, sha256=digest)
+
+
+def test_a_model_replaces_the_one_before(tmp_path: Path) -> None:
+    storage.write_model_files(tmp_path, {"kind": "old"}, {"a": np.zeros(2, np.float32)})
+    storage.write_model_files(tmp_path, {"kind": "new"}, {"a": np.arange(3, dtype=np.float32)[::-1]})
+    manifest = storage.read_json(tmp_path / storage.MANIFEST)
+    assert manifest["kind"] == "new"
+    assert sorted(file.name for file in tmp_path.iterdir()) == sorted([manifest["file"], storage.MANIFEST])
+    found = storage.read_safetensors(
+        tmp_path / manifest["file"], size=manifest["size"], sha256=manifest["sha256"]
+    )
+    assert found["a"].tolist() == [2.0, 1.0, 0.0]
+
+
+def test_bytes_as_written_that_are_no_safetensors(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.safetensors"
+    path.write_bytes(b"not numbers")
+    digest = storage.sha256_of(path)
+    with pytest.raises(IntegrityError, match=r"not a readable safetensors file .*Train it again"):
+        storage.read_safetensors(path, size=11, sha256=digest, fix="Train it again")

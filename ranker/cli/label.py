@@ -32,7 +32,8 @@ from ranker.labels import (
     read_head,
 )
 from ranker.labels.newsgroups import read_newsgroups
-from ranker.labels.store import MANIFEST, read_manifest
+from ranker.labels.store import read_manifest
+from ranker.storage import MANIFEST
 from ranker.training.data import parse_data
 from ranker.types import Context, Encoder, Label, LabelKind, Vectors
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ranker.errors import ConfigError, InputError, IntegrityError
+from ranker.errors import ConfigError, InputError
 from ranker.labels import Prepender
+from ranker.tokenizing import PlainTokenizer
 from ranker.types import Context, clean_text
 
 LAYOUT_VERSION = 1
@@ -81,26 +82,17 @@ class TokenLayout:
         prepender: Prepender | None = None,
     ) -> None:
         """Raises IntegrityError where `tokenizer_json`, from `source`, is no tokenizer or lacks a token."""
-        from tokenizers import Tokenizer
-
-        try:
-            tokenizer = Tokenizer.from_buffer(tokenizer_json)
-        except Exception as error:  # the native parser raises bare Exceptions too
-            raise IntegrityError(f"{source} is not a tokenizer ({error})") from error
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
-        tokenizer.encode_special_tokens = True
-        self._tokenizer = tokenizer
+        self._tokenizer = PlainTokenizer(tokenizer_json, source=source)
         self.tokenizer_json = tokenizer_json
         self.settings = settings
         self._max_characters = settings.max_tokens * _CHARACTERS_PER_TOKEN
         self._cls, self._sep, self.pad_id = (
-            self._id_of(token, source)
+            self._tokenizer.id_of(token)
             for token in (settings.cls_token, settings.sep_token, settings.pad_token)
         )
         self.prepender = prepender
         self._label_ids = {
-            token: self._id_of(token, source) for token in (prepender.tokens if prepender else ())
+            token: self._tokenizer.id_of(token) for token in (prepender.tokens if prepender else ())
         }
 
     def context(self, context: Context) -> list[int]:
@@ -108,7 +100,7 @@ class TokenLayout:
         shown = context.turns[-self.settings.context_window :]
         turns = [turn_text(turn, self._max_characters) for turn in shown]
         return context_ids(
-            [self._ids(turn) for turn in turns],
+            [self._tokenizer.ids(turn) for turn in turns],
             self._cls,
             self._sep,
             self.settings.max_tokens,
@@ -119,23 +111,17 @@ class TokenLayout:
         """Ids of a candidate's text. Raises InputError where it is empty or no text."""
         cleaned = candidate_text(text, self._max_characters)
         return candidate_ids(
-            self._ids(cleaned), self._cls, self._sep, self.settings.max_tokens, self._labels(cleaned)
+            self._tokenizer.ids(cleaned),
+            self._cls,
+            self._sep,
+            self.settings.max_tokens,
+            self._labels(cleaned),
         )
 
     def _labels(self, text: str) -> list[int]:
         if self.prepender is None:
             return []
         return [self._label_ids[token] for token in self.prepender.tokens_of(text)]
-
-    def _id_of(self, token: str, source: str) -> int:
-        number: int | None = self._tokenizer.token_to_id(token)
-        if number is None:
-            raise IntegrityError(f"{source} has no token {token!r}")
-        return number
-
-    def _ids(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-        return ids
 
 
 def turn_text(text: str, limit: int) -> str:

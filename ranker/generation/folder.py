@@ -111,7 +111,7 @@ class GeneratorFolder:
         if size != stamp.size:
             raise IntegrityError(f"{path} has {size:,} bytes, not {stamp.size:,}", fix=_REPAIR)
         if sha256 != stamp.sha256:
-            raise IntegrityError(f"{path} does not match the sha256 of its manifest", fix=_REPAIR)
+            raise IntegrityError(f"{path} does not match its sha256", fix=_REPAIR)
         return path
 
     def _stamp(self, name: str) -> FileStamp:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ranker.errors import IntegrityError
+from ranker.tokenizing import PlainTokenizer
 from ranker.types import Context, clean_text
 
 PAD, UNKNOWN, START, SEPARATOR = "[PAD]", "[UNK]", "[CLS]", "[SEP]"
@@ -23,19 +23,10 @@ class Vocabulary:
 
     def __init__(self, tokenizer_json: bytes, *, source: str) -> None:
         """Raises IntegrityError where `tokenizer_json`, from `source`, is no tokenizer or lacks a token."""
-        from tokenizers import Tokenizer
-
-        try:
-            tokenizer = Tokenizer.from_buffer(tokenizer_json)
-        except Exception as error:  # the native parser raises bare Exceptions too
-            raise IntegrityError(f"{source} is not a tokenizer ({error})") from error
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
-        tokenizer.encode_special_tokens = True
-        self._tokenizer = tokenizer
-        self.size: int = tokenizer.get_vocab_size()
+        self._tokenizer = PlainTokenizer(tokenizer_json, source=source)
+        self.size = self._tokenizer.size
         self.pad, self.unknown, self.start, self.end = (
-            self._id_of(token, source) for token in (PAD, UNKNOWN, START, SEPARATOR)
+            self._tokenizer.id_of(token) for token in (PAD, UNKNOWN, START, SEPARATOR)
         )
 
     def context_ids(self, context: Context, *, turns: int, tokens: int) -> list[int]:
@@ -43,25 +34,15 @@ class Vocabulary:
         limit = tokens * _CHARACTERS_PER_TOKEN
         found: list[int] = []
         for turn in context.turns[-turns:]:
-            found += [*self._ids(clean_text(turn[-limit:])), self.end]
+            found += [*self._tokenizer.ids(clean_text(turn[-limit:])), self.end]
         return found[:-1][-tokens:] or [self.unknown]
 
     def reply_ids(self, text: str) -> list[int]:
         """Of a reply, without START and SEPARATOR."""
-        return self._ids(clean_text(text))
+        return self._tokenizer.ids(clean_text(text))
 
     def words(self, ids: Iterable[int]) -> list[str]:
-        return [str(self._tokenizer.id_to_token(number)) for number in ids]
-
-    def _ids(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-        return ids
-
-    def _id_of(self, token: str, source: str) -> int:
-        number: int | None = self._tokenizer.token_to_id(token)
-        if number is None:
-            raise IntegrityError(f"{source} has no token {token!r}")
-        return number
+        return [self._tokenizer.token_of(number) for number in ids]
 
 
 class Speller:

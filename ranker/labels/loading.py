@@ -9,7 +9,7 @@ from ranker.home import EMBEDDED, Home
 from ranker.labels.binary import read_fasttext_file
 from ranker.labels.compact import read_fasttext
 from ranker.labels.fasttext import FastTextLabeler
-from ranker.labels.store import MANIFEST
+from ranker.storage import MANIFEST
 from ranker.types import LabelKind
 
 HEAD = "head"

@@ -21,9 +21,9 @@ from ranker.home import Home
 from ranker.labels.compact import read_fasttext
 from ranker.labels.fasttext import FastTextLabeler
 from ranker.labels.loading import model_folder
-from ranker.labels.store import MANIFEST, Manifest, read_manifest
+from ranker.labels.store import Manifest, read_manifest
 from ranker.labels.taxonomy import as_kind
-from ranker.storage import read_json, storage_errors, write_bytes, write_json
+from ranker.storage import MANIFEST, read_json, storage_errors, write_bytes, write_json
 from ranker.types import LabelKind
 
 FOLDER = "prepend"

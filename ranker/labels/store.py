@@ -6,26 +6,21 @@ the hash is checked before the file is parsed.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
 
 from ranker.config import from_table
 from ranker.errors import ConfigError, IntegrityError, NotFoundError
 from ranker.labels.fasttext import FastTextShape
-from ranker.storage import read_checked, read_json, storage_errors, write_bytes, write_json
+from ranker.storage import MANIFEST, read_json, read_safetensors, write_model_files
 from ranker.types import LabelKind
 
 FORMAT = 1
-MANIFEST = "manifest.json"
 Tensors = dict[str, NDArray[Any]]
 
 
@@ -76,20 +71,8 @@ class Manifest:
 
 def write_model(folder: Path, manifest: Manifest, tensors: Mapping[str, NDArray[Any]]) -> Manifest:
     """Write a model into `folder`, atomically, over what was there. Returns the manifest as written."""
-    data = save({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()})
-    digest = hashlib.sha256(data).hexdigest()
-    written = asdict(manifest) | {
-        "file": f"{digest[:12]}.safetensors",
-        "sha256": digest,
-        "size": len(data),
-        "package": metadata.version("response-ranker"),
-    }
-    write_bytes(folder / written["file"], data)
-    write_json(folder / MANIFEST, {key: value for key, value in written.items() if value is not None})
-    with storage_errors(folder):
-        for old in folder.glob("*.safetensors"):
-            if old.name != written["file"]:
-                old.unlink(missing_ok=True)
+    table = {key: value for key, value in asdict(manifest).items() if value is not None}
+    write_model_files(folder, table, tensors)
     return read_manifest(folder)
 
 
@@ -121,12 +104,8 @@ def read_manifest(folder: Path) -> Manifest:
 
 def read_tensors(folder: Path, manifest: Manifest) -> Tensors:
     """The numbers, once their size and hash are as the manifest says. Raises IntegrityError where not."""
-    path = folder / manifest.file
-    data = read_checked(path, size=manifest.size, sha256=manifest.sha256, fix="Train or copy the model again")
-    try:
-        return load(data)
-    except (SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise IntegrityError(f"{path} is not a readable safetensors file ({error})") from error
+    fix = "Train or copy the model again"
+    return read_safetensors(folder / manifest.file, size=manifest.size, sha256=manifest.sha256, fix=fix)
 
 
 def tensor(tensors: Tensors, name: str, dtype: type[np.generic], shape: tuple[int, ...]) -> NDArray[Any]:

@@ -6,16 +6,12 @@ the hash is checked before the file is parsed.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import asdict, dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
 
 from ranker.config import from_table
 from ranker.errors import ConfigError, IntegrityError, NotFoundError
@@ -23,10 +19,9 @@ from ranker.home import EMBEDDED, Home
 from ranker.safety.classifier import LineClassifier
 from ranker.safety.labelled import Task
 from ranker.safety.ngrams import BUCKETS
-from ranker.storage import read_checked, read_json, storage_errors, write_bytes, write_json
+from ranker.storage import MANIFEST, read_json, read_safetensors, write_model_files
 
 FORMAT = 1
-MANIFEST = "manifest.json"
 _RETRAIN = "Train it again: ranker train-safety"
 
 
@@ -68,20 +63,7 @@ def write_classifier(folder: Path, manifest: Manifest, model: LineClassifier) ->
         "word_weights": model.word_weights.astype(np.float16),
         "bias": model.bias.astype(np.float32),
     }
-    data = save(tensors)
-    digest = hashlib.sha256(data).hexdigest()
-    written = asdict(manifest) | {
-        "file": f"{digest[:12]}.safetensors",
-        "sha256": digest,
-        "size": len(data),
-        "package": metadata.version("response-ranker"),
-    }
-    write_bytes(folder / written["file"], data)
-    write_json(folder / MANIFEST, written)
-    with storage_errors(folder):
-        for old in folder.glob("*.safetensors"):
-            if old.name != written["file"]:
-                old.unlink(missing_ok=True)
+    write_model_files(folder, asdict(manifest), tensors)
     return read_manifest(folder)
 
 
@@ -108,11 +90,8 @@ def read_classifier(folder: Path, task: Task) -> LineClassifier:
     if manifest.task != task:
         raise IntegrityError(f"{folder} holds the {manifest.task} model, not {task}", fix=_RETRAIN)
     path = folder / manifest.file
-    data = read_checked(path, size=manifest.size, sha256=manifest.sha256, fix=_RETRAIN)
-    try:
-        tensors = {name: tensor.astype(np.float32) for name, tensor in load(data).items()}
-    except (SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise IntegrityError(f"{path} is not a readable safetensors file ({error})", fix=_RETRAIN) from error
+    read = read_safetensors(path, size=manifest.size, sha256=manifest.sha256, fix=_RETRAIN)
+    tensors = {name: tensor.astype(np.float32) for name, tensor in read.items()}
     outputs = len(manifest.outputs)
     rows = len(tensors.get("support", ()))
     shapes = {

@@ -13,7 +13,8 @@ from ranker.home import EMBEDDED, Home
 from ranker.labels import KINDS, FastTextLabeler, load_labeler, model_folder, names_of
 from ranker.labels.compact import prune, quantise, read_fasttext, write_fasttext
 from ranker.labels.fasttext import FastTextModel, FastTextShape
-from ranker.labels.store import MANIFEST, Manifest, Training, read_manifest
+from ranker.labels.store import Manifest, Training, read_manifest
+from ranker.storage import MANIFEST
 from ranker.types import LabelKind
 
 TEXTS = ["good day", "bad bad day", "quite unknown", "", "good bad good"]

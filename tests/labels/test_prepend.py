@@ -15,8 +15,8 @@ from ranker.home import Home
 from ranker.labels import Prepend, has_prepender, open_prepender, read_prepender
 from ranker.labels.compact import write_fasttext
 from ranker.labels.fasttext import FastTextModel, FastTextShape
-from ranker.labels.store import MANIFEST, Figure, Manifest, Training, read_manifest
-from ranker.storage import write_json
+from ranker.labels.store import Figure, Manifest, Training, read_manifest
+from ranker.storage import MANIFEST, write_json
 
 
 def write_model(home: Home, sad: Sequence[float] = (0, 4)) -> Path:

@@ -13,7 +13,6 @@ from ranker.home import Home
 from ranker.safety.classifier import LineClassifier, logistic
 from ranker.safety.ngrams import BUCKETS, ngrams
 from ranker.safety.store import (
-    MANIFEST,
     Manifest,
     model_folder,
     read_classifier,
@@ -21,6 +20,7 @@ from ranker.safety.store import (
     write_classifier,
 )
 from ranker.safety.training import FitSettings, cross_validated, fit
+from ranker.storage import MANIFEST
 
 
 def written(folder: Path, model: LineClassifier) -> Path:
