@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -123,10 +125,18 @@ def _available_cores() -> int:
     return os.cpu_count() or 1
 
 
+def import_onnxruntime() -> ModuleType:
+    """ONNX Runtime, kept from sending usage data to its maker, which it does by default.
+
+    It asks the environment once, as it is first imported: so import it here only.
+    """
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    return import_module("onnxruntime")
+
+
 def _session(folder: Path, card: EncoderCard, name: str) -> Any:
     """A session of a graph whose hash was checked, and whose inputs and outputs are as the card says."""
-    import onnxruntime
-
+    onnxruntime = import_onnxruntime()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1

@@ -17,8 +17,9 @@ from ranker.types import Hits, Progress, VectorIndex, Vectors
 if TYPE_CHECKING:
     from ranker.index.native import FlatIndex, RefinedIndex
 
-TARGET_RECALL = 0.96
-"""Recall@10 that tuning asks for on its sample: enough to stay above 0.95 on other contexts."""
+TARGET_RECALL = 0.97
+"""Recall@10 that tuning asks for on its sample: enough to stay above 0.95 on other contexts, whose mean may
+be lower by more than a point."""
 
 _SAMPLE = 512
 _VECTORS = "vectors.npy"

@@ -14,6 +14,8 @@ from prometheus_client import (
     multiprocess,
 )
 
+from ranker.server.errors import REJECTED
+
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """Where worker processes add up their numbers. It must be set before this module is imported."""
 
@@ -91,6 +93,15 @@ class Metrics:
             registry=registry,
             multiprocess_mode="mostrecent",
         )
+        # At 0 from the start: a rate does not see the first event of a counter that appears with it.
+        for counter, values in (
+            (self.fallbacks, ("generated", "fixed")),
+            (self.safety, ("fixed", "skipped", "refused")),
+            (self.reloads, ("done", "refused")),
+            (self.rejections, REJECTED.values()),
+        ):
+            for value in values:
+                counter.labels(value)
 
     def text(self) -> bytes:
         """All numbers, those of the other worker processes included."""

@@ -16,6 +16,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ranker.encoders.onnx import import_onnxruntime
+
 FloatArray: TypeAlias = NDArray[np.float32]
 
 _MIGRATION = 0.8
@@ -27,6 +29,8 @@ _MIN_TABLE = 1 << 16
 def quantise(source: Path, target: Path, samples: Sequence[Sequence[int]]) -> None:
     """Write the int8 version of the graph `source` as one file. `samples` are token ids of real texts."""
     import onnx
+
+    import_onnxruntime()
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     model = onnx.load(str(source))
@@ -66,9 +70,9 @@ def _weighted_products(model: Any) -> dict[str, list[Any]]:
 
 def _channel_ranges(model: Any, samples: Sequence[Sequence[int]]) -> dict[str, FloatArray]:
     """Largest magnitude of each channel of each activation that enters a weighted product."""
-    import onnxruntime
     from onnx import helper
 
+    onnxruntime = import_onnxruntime()
     activations = list(_weighted_products(model))
     outputs = list(model.graph.output)
     model.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in activations)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -208,3 +209,22 @@ def test_a_card_cannot_name_files_elsewhere(folder: Path) -> None:
     edit_card(folder, lambda card: card["files"].append({"name": "../x", "sha256": "0", "size": 1}))
     with pytest.raises(IntegrityError, match="outside"):
         OnnxEncoder(folder)
+
+
+def test_onnxruntime_is_told_to_send_nothing_before_it_is_imported() -> None:
+    # A finder that goes first sees the environment at the moment of the import.
+    code = (
+        "import os, sys\n"
+        "class Watch:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'onnxruntime':\n"
+        "            print(os.environ.get('ORT_DISABLE_TELEMETRY'))\n"
+        "sys.meta_path.insert(0, Watch())\n"
+        "from ranker import load_encoder\n"
+        "load_encoder().encode_candidates(['hello'])\n"
+    )
+    environment = {key: value for key, value in os.environ.items() if key != "ORT_DISABLE_TELEMETRY"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.split() == ["1"], done.stderr

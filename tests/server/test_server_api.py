@@ -167,6 +167,8 @@ def test_health_metrics_and_docs(client: TestClient) -> None:
     assert 'ranker_requests_total{route="other",status="404"} 1.0' in numbers
     assert 'ranker_stage_seconds_count{stage="encode"} 1.0' in numbers
     assert "ranker_candidates 7.0" in numbers
+    assert 'ranker_reloads_total{outcome="done"} 0.0' in numbers
+    assert 'ranker_rejections_total{code="overloaded"} 0.0' in numbers
     page = client.get("/docs").text
     assert "/v1/chat/completions" in page
     assert "http://" not in page
