@@ -14,10 +14,12 @@ class SafetySettings:
 
     enabled: bool = True
     """False: replies leave unfiltered, and a crisis is answered like anything else."""
-    crisis_threshold: float = 0.6
-    """The probability from which a context is a crisis: lower finds more, with more false alarms."""
-    reply_threshold: float = 0.7
-    """The probability from which a reply is unsafe."""
+    crisis_threshold: float = 0.5
+    """The probability from which a context is a crisis: lower finds more, with more false alarms. Even odds,
+    since a crisis that is missed is worse than a message for nothing."""
+    reply_threshold: float = 0.8
+    """The probability from which a reply is unsafe: the lowest tenth that keeps false alarms below 4 % on
+    hard cases that the classifier was not fitted to."""
     turns: int = 2
     """How many of the user's turns are looked at for a crisis, the last one first."""
     messages: Path | None = None

@@ -24,6 +24,11 @@ def statements(text: str) -> tuple[str, ...]:
         ("My friend says she wants to end her life", "self-harm"),
         ("im suicidal", "self-harm"),
         ("everyone would be better off without me", "self-harm"),
+        ("she has been stockpiling tablets", "self-harm"),
+        ("I won't be a burden on them much longer", "self-harm"),
+        ("I keep thinking about walking into traffic", "self-harm"),
+        ("i cut my arms when it gets too much", "self-harm"),
+        ("I wish it had been me", "self-harm"),
         ("My husband hit me again", "violence"),
         ("he said he will kill me if I leave", "violence"),
         ("I'm going to kill my boss", "violence"),
@@ -56,6 +61,11 @@ def test_plain_statements(text: str, category: str) -> None:
         "I didn't want to die on that roller coaster",
         "The documentary was about a man who killed himself",
         "I can't breathe in this dress, it's so tight",
+        "I owe nobody a cent, at last I can breathe",
+        "My teacher is gonna kill me, I forgot the essay",
+        "I cut my leg on a fence",
+        "I was on the edge of my seat",
+        "He left for good and took the dog",
     ],
 )
 def test_what_only_sounds_like_a_crisis(text: str) -> None:

@@ -7,7 +7,10 @@ import pytest
 from ranker.safety.profanity import is_profane
 
 
-@pytest.mark.parametrize("text", ["FUCK", "what a b*tch", "so *shitty*", "you assholes."])
+@pytest.mark.parametrize(
+    "text",
+    ["FUCK", "what a b*tch", "so *shitty*", "you assholes.", "f***", "sh!t", "an a-hole", "two d*cks", "ffs"],
+)
 def test_profane(text: str) -> None:
     assert is_profane(text)
 
@@ -24,6 +27,9 @@ def test_profane(text: str) -> None:
         "He graduated summa cum laude",
         "The house was spic and span",
         "What a *wonderful* day",
+        "I got an F!",
+        "A song in F# minor",
+        "2*b or not 2*b",
     ],
 )
 def test_not_profane(text: str) -> None:

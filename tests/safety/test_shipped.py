@@ -11,9 +11,9 @@ from ranker.safety.labelled import check_lines
 from ranker.types import Encoder
 
 FALSE_ALARMS = 5.0
-CRISIS_RECALL, OFFENCE_RECALL = 62.0, 45.0
-"""Per cent that the shipped models keep on the check lines: a little below what was measured once, so that a
-worse model is noticed. They are no aim, and nothing is tuned towards them."""
+CRISIS_RECALL, OFFENCE_RECALL = 82.0, 63.0
+"""Per cent that the shipped models keep on the check lines: a little below what was measured, so that a worse
+model is noticed. They are no aim, and nothing is tuned towards them."""
 
 
 @pytest.fixture(scope="module")
