@@ -158,13 +158,13 @@ def _write_graph(tower: nn.Module, path: Path, samples: Sequence[Sequence[int]])
     """Export one tower to one file, in int8 where there are samples."""
     import torch
 
-    from ranker.training.quantise import quantise
+    from ranker.training.quantise import only_errors, quantise
 
     ids = torch.ones((2, 7), dtype=torch.int64)
     dynamic = {0: "batch", 1: "tokens"}
     exported = path.with_suffix(".fp32.onnx") if samples else path
-    with warnings.catch_warnings():
-        # Both inputs share their axes' names, which the exporter remarks upon.
+    with warnings.catch_warnings(), only_errors("torch.onnx"):
+        # It remarks upon libraries that are not needed, and upon both inputs sharing their axes' names.
         warnings.simplefilter("ignore")
         torch.onnx.export(
             tower,

@@ -38,7 +38,7 @@ def quantise(source: Path, target: Path, samples: Sequence[Sequence[int]]) -> No
     smoothed = target.with_suffix(".smooth.onnx")
     try:
         onnx.save(model, str(smoothed))
-        with _quiet_root_logger():
+        with only_errors():  # it advises about a step that changes nothing here
             quantize_dynamic(
                 str(smoothed),
                 str(target),
@@ -156,12 +156,12 @@ def _quantise_tables(model: Any) -> None:
 
 
 @contextmanager
-def _quiet_root_logger() -> Iterator[None]:
-    """onnxruntime's quantiser advises on the root logger about a step that changes nothing here."""
-    root = logging.getLogger()
-    before = root.level
-    root.setLevel(logging.ERROR)
+def only_errors(name: str = "") -> Iterator[None]:
+    """Of the logger of this name, by default the root."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.ERROR)
     try:
         yield
     finally:
-        root.setLevel(before)
+        logger.setLevel(before)
