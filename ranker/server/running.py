@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
 import logging.config
@@ -32,6 +33,9 @@ _BACKLOG = 2048
 _LOOK_SECONDS = 0.5
 _FIRST_REQUEST_SECONDS = 1.0
 """How long a connection that has just come may take to send its request, before it is cut off at the end."""
+_WAIT_SECONDS = 0.001
+_LONGEST_WAIT = 3
+"""A connection waits for a worker so many times _WAIT_SECONDS at most: short beside the time of a request."""
 _MIN_LIFE_SECONDS = 30.0
 """A worker that ends sooner would most likely do so again."""
 _LOGGING: dict[str, Any] = {
@@ -107,6 +111,43 @@ class _Server(uvicorn.Server):
         return made
 
 
+class _SharingServer(_Server):
+    """One of several on a port. Left alone, the first that wakes up takes all connections that wait, and
+    keeps them while the others idle: so each takes one at a time, and later the more of them it has."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup([])
+        for port in sockets or ():
+            port.setblocking(False)
+            self._listen(port)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for port in sockets or ():
+            asyncio.get_running_loop().remove_reader(port)
+        await super().shutdown(sockets)
+
+    def _listen(self, port: socket.socket) -> None:
+        if not self.should_exit:
+            asyncio.get_running_loop().add_reader(port, self._wait, port)
+
+    def _wait(self, port: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(port)
+        turns = min(len(self.server_state.connections), _LONGEST_WAIT)
+        loop.call_later(turns * _WAIT_SECONDS, self._take, port)
+
+    def _take(self, port: socket.socket) -> None:
+        if self.should_exit:
+            return
+        with contextlib.suppress(OSError):  # another process was faster
+            connection, _ = port.accept()
+            connection.setblocking(False)
+            self._opening = asyncio.ensure_future(
+                asyncio.get_running_loop().connect_accepted_socket(self._protocol, connection)
+            )
+        self._listen(port)
+
+
 class _Workers:
     """Processes that serve one port. One that ends is replaced."""
 
@@ -160,7 +201,8 @@ def _serve(settings: ServerSettings, port: socket.socket) -> None:
         backlog=_BACKLOG,
         timeout_graceful_shutdown=settings.shutdown_seconds,
     )
-    _Server(config).run([port])
+    server = _Server if settings.workers == 1 else _SharingServer
+    server(config).run([port])
 
 
 def _listening(settings: ServerSettings) -> socket.socket:

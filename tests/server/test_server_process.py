@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import signal
+import socket
+from contextlib import ExitStack
+from pathlib import Path
 
 import httpx
+import pytest
 from serving import Load, Rebuild, Start, wait_for
 
 DRAIN = 1.5
@@ -49,3 +53,27 @@ def test_workers_share_the_port_and_add_up_their_numbers(start: Start) -> None:
     server.process.wait(timeout=20)
     outcomes = load.stop()
     assert set(outcomes) == {"200", "refused"}, outcomes
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts open files in /proc")
+def test_workers_take_their_share_of_connections_that_come_at_once(start: Start) -> None:
+    server = start("workers = 2\nthreads = 1")
+    ports = {pid: _open_files(pid) for pid in _children(server.process.pid)}
+    address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
+    with ExitStack() as open_now:
+        for _ in range(12):
+            open_now.enter_context(socket.create_connection(address))
+
+        def taken() -> list[int]:
+            return sorted(_open_files(pid) - before for pid, before in ports.items())
+
+        wait_for(lambda: sum(taken()) >= 12)
+        assert taken()[-2] >= 3, taken()
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _open_files(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
